@@ -1,0 +1,1 @@
+"""Hash embeddings: embedding tables that stay small and take any token."""
