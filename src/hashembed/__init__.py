@@ -1,1 +1,41 @@
-"""Hash embeddings: embedding tables that stay small and take any token."""
+"""Hash embeddings: embedding tables that stay small and take any token.
+
+Importing this package imports no torch. The layers are found on first use, and where torch is
+missing the error names the command that installs it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hashembed.hashing import HashSpec
+    from hashembed.nn import HashEmbedding, HashEmbeddingBag, replace_embeddings
+    from hashembed.planner import plan
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "HashEmbedding",
+    "HashEmbeddingBag",
+    "HashSpec",
+    "plan",
+    "replace_embeddings",
+]
+
+_HOMES = {
+    "HashEmbedding": "hashembed.nn",
+    "HashEmbeddingBag": "hashembed.nn",
+    "HashSpec": "hashembed.hashing",
+    "plan": "hashembed.planner",
+    "replace_embeddings": "hashembed.nn",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hashembed' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -19,12 +19,15 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.validation import one_of, whole_number
+
 HASH_VERSION = 1
 
 Indexing = Literal["independent", "shared", "identity"]
 INDEXINGS: tuple[Indexing, ...] = get_args(Indexing)
 
 MAX_SIZE = 2**32
+MAX_HASHES = 64
 
 # Fixed constants that separate the domains: the binary digits of pi after the point, in order.
 WORD_SEEDS = (0x243F6A88, 0x85A308D3)
@@ -106,7 +109,7 @@ def word_key(word: str) -> int:
 
 
 def subword_key(piece: str) -> int:
-    """Key of a character n-gram of a word: another domain, so that 'her' in 'where' is not 'her'."""
+    """Key of a character n-gram of a word: a domain of its own, so 'her' in 'where' is not 'her'."""
     return bytes_key(piece.encode(), SUBWORD_SEEDS)
 
 
@@ -143,7 +146,7 @@ def id_keys(ids: npt.ArrayLike) -> I64:
 
 @_wrapping
 def derive_seeds(seed: int, num_hashes: int) -> U32:
-    """One int64 seed -> 1 + k distinct 32-bit seeds: the row's, then one for each bucket function."""
+    """One int64 seed -> 1 + k distinct 32-bit seeds: the row's, then the bucket functions'."""
     a, b = unpack(id_keys(np.asarray(seed, np.int64)))
     i = np.arange(1 + num_hashes, dtype=np.uint32)
     return fmix32(fmix32(b + i * np.uint32(GOLDEN)) ^ a)
@@ -164,6 +167,11 @@ def bucket_hash(a: U32, b: U32, seed: np.uint32) -> U32:
     return fmix32(fmix32(a ^ seed) + (b ^ seed))
 
 
+def default_num_buckets(num_embeddings: int, num_hashes: int) -> int:
+    """The most buckets that keep the paper's K > 10 B, and at least k."""
+    return max(num_hashes, (num_embeddings - 1) // 10)
+
+
 @dataclass(frozen=True)
 class HashSpec:
     """Which row and which buckets a key picks: everything needed to repeat it, and nothing else.
@@ -180,6 +188,18 @@ class HashSpec:
     num_hashes: int = 2  # k
     indexing: Indexing = "independent"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number("num_embeddings", self.num_embeddings, 1, MAX_SIZE)
+        whole_number("num_buckets", self.num_buckets, 1, MAX_SIZE)
+        whole_number("num_hashes", self.num_hashes, 1, MAX_HASHES)
+        whole_number("seed", self.seed, -(2**63), 2**63 - 1)
+        one_of("indexing", self.indexing, INDEXINGS)
+        if self.num_hashes > self.num_buckets:
+            raise ValueError(
+                f"num_hashes must not exceed num_buckets, found {self.num_hashes} hash functions "
+                f"for {self.num_buckets} buckets"
+            )
 
     @property
     def direct(self) -> bool:

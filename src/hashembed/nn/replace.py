@@ -1,0 +1,153 @@
+"""Swap the big embedding tables of any model for hash layers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from hashembed.nn.layers import HashEmbedding, HashEmbeddingBag
+from hashembed.validation import whole_number
+
+
+@dataclass
+class Replacement:
+    """What `replace_embeddings` did; printing it shows a table."""
+
+    replaced: list[tuple[str, int, int]] = field(default_factory=list)  # name, before, after
+    skipped: list[tuple[str, str]] = field(default_factory=list)  # name, reason
+    total_before: int = 0
+    total_after: int = 0
+
+    def __str__(self) -> str:
+        rows = [(name, f"{b:,}", f"{a:,}", f"{b / a:.1f}x") for name, b, a in self.replaced]
+        shrink = f"{self.total_before / max(self.total_after, 1):.1f}x"
+        rows.append(
+            ("whole model", f"{self.total_before:,}", f"{self.total_after:,}", shrink),
+        )
+        head = ("table", "before", "after", "smaller")
+        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(4)]
+        lines = [
+            f"{row[0]:<{widths[0]}}  " + "  ".join(f"{row[i]:>{widths[i]}}" for i in (1, 2, 3))
+            for row in [head, *rows]
+        ]
+        return "\n".join(lines + [f"left {name}: {reason}" for name, reason in self.skipped])
+
+
+def replace_embeddings(
+    model: nn.Module,
+    *,
+    min_parameters: int = 1_000_000,
+    num_buckets: int | None = None,
+    num_hashes: int = 2,
+    indexing: str = "identity",
+    **options: Any,
+) -> Replacement:
+    """Swap every `nn.Embedding` and `nn.EmbeddingBag` with at least `min_parameters`, in place.
+
+    The new layers are untrained: their vectors are learned, not copied. `indexing="identity"`
+    keeps the ids that the model has; choose "independent" to accept any int64 from now on. Further
+    `options` go to `HashEmbedding`; those that change the vectors' width do not fit here.
+
+    Returns a report of the parameters before and after. Tables whose options a hash layer does not
+    have, or that would not get smaller, are left alone and listed with the reason. Raises before
+    anything is changed if a table's weight is tied to another module.
+
+    Example:
+        >>> model = nn.Sequential(nn.Embedding(1_000_000, 64), nn.Linear(64, 2))
+        >>> print(replace_embeddings(model))
+        table            before      after  smaller
+        0            64,000,000  8,399,936     7.6x
+        whole model  64,000,130  8,400,066     7.6x
+    """
+    whole_number("min_parameters", min_parameters, 0, 2**63 - 1)
+    if isinstance(model, nn.Embedding | nn.EmbeddingBag):
+        raise ValueError(
+            f"model is itself an {type(model).__name__} and cannot be swapped in place: "
+            "build a HashEmbedding instead"
+        )
+    for name in ("append_importance", "aggregation"):
+        if options.get(name, False) not in (False, "sum"):
+            raise ValueError(f"{name} changes the width of the vectors: the model would not fit")
+
+    def build(table: nn.Embedding | nn.EmbeddingBag, **override: Any) -> HashEmbedding:
+        sizes = {"num_buckets": num_buckets, "num_hashes": num_hashes, "indexing": indexing}
+        return _hash_layer(table, {**sizes, **options, **override})
+
+    report = Replacement(total_before=_count(model))
+    planned: list[nn.Embedding | nn.EmbeddingBag] = []
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            continue
+        before = module.weight.numel()
+        if before < min_parameters:
+            continue
+        reason = _unsupported(module)
+        if reason is None:
+            _refuse_tied(model, name, module)
+            after = _count(build(module, device="meta"))
+            if after >= before:
+                reason = f"a hash layer would have {after:,} parameters instead of {before:,}"
+            else:
+                report.replaced.append((name, before, after))
+                planned.append(module)
+        if reason is not None:
+            report.skipped.append((name, reason))
+
+    made: dict[nn.Module, HashEmbedding] = {table: build(table) for table in planned}
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):  # children() would name a twin once
+            if child in made:
+                setattr(parent, name, made[child])
+    report.total_after = _count(model)
+    return report
+
+
+def _count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def _unsupported(module: nn.Embedding | nn.EmbeddingBag) -> str | None:
+    """Why this table must stay as it is, or None."""
+    if type(module) not in (nn.Embedding, nn.EmbeddingBag):
+        return f"{type(module).__name__} may do more than look up rows"
+    if not module.weight.requires_grad:
+        return "its weight is frozen, and a hash layer's would have to be learned"
+    if module.max_norm is not None:
+        return "max_norm is set, which a hash layer does not have"
+    if module.scale_grad_by_freq:
+        return "scale_grad_by_freq is set, which a hash layer does not have"
+    if getattr(module, "mode", "sum") == "max":
+        return 'mode="max", which a hash layer does not have'
+    return None
+
+
+def _refuse_tied(model: nn.Module, name: str, table: nn.Embedding | nn.EmbeddingBag) -> None:
+    storage = table.weight.untyped_storage().data_ptr()
+    for other_name, other in model.named_modules():
+        if other is table:
+            continue
+        for parameter_name, parameter in other.named_parameters(recurse=False):
+            same = parameter.untyped_storage().data_ptr() == storage and storage != 0
+            if parameter is table.weight or same:
+                raise ValueError(
+                    f"{name}.weight is tied to {other_name}.{parameter_name}: a hash layer has no "
+                    "such matrix to share. Untie them first (give the other module its own "
+                    "parameter) or leave this table out by min_parameters"
+                )
+
+
+def _hash_layer(table: nn.Embedding | nn.EmbeddingBag, options: dict[str, Any]) -> HashEmbedding:
+    """An untrained hash layer that fits where `table` stood."""
+    arguments: dict[str, Any] = {
+        "padding_idx": table.padding_idx,
+        "sparse": table.sparse,
+        "device": table.weight.device,
+        "dtype": table.weight.dtype,
+        **options,
+    }
+    layer: type[HashEmbedding] = HashEmbedding
+    if isinstance(table, nn.EmbeddingBag):
+        layer = HashEmbeddingBag
+        arguments["mode"] = table.mode
+        arguments["include_last_offset"] = table.include_last_offset
+    return layer(table.num_embeddings, table.embedding_dim, **arguments).train(table.training)

@@ -1,0 +1,112 @@
+"""The package as a whole: public names, no torch in the core, imports in one direction."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import hashembed
+
+SOURCE = Path(hashembed.__file__).parent
+
+# Each room may import from the rooms before it.
+ROOMS = [
+    ["validation", "unicode_tables"],
+    ["hashing"],
+    ["hashing_numba"],
+    ["bags"],
+    ["text_kernels"],
+    ["text"],
+    ["theory", "sketch"],
+    ["planner"],
+    ["nn.indexing", "nn.inputs"],
+    ["nn.reference"],
+    ["nn.ops"],
+    ["nn.layers"],
+    ["nn.replace"],
+    ["nn"],
+    ["demo"],
+    ["cli"],
+    [""],
+]
+
+
+def test_public_names():
+    assert hashembed.__all__ == [
+        "HashEmbedding",
+        "HashEmbeddingBag",
+        "HashSpec",
+        "plan",
+        "replace_embeddings",
+    ]
+    for name in hashembed.__all__:
+        assert getattr(hashembed, name) is not None
+        assert name in dir(hashembed)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hashembed"):
+            base = node.module.removeprefix("hashembed").removeprefix(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".removeprefix(".")
+                is_module = (SOURCE / Path(*inner.split("."))).with_suffix(".py").exists()
+                names.add(inner if is_module else base)
+        elif isinstance(node, ast.Import):
+            names |= {
+                a.name.removeprefix("hashembed").removeprefix(".")
+                for a in node.names
+                if a.name.split(".")[0] == "hashembed"
+            }
+    return names
+
+
+def test_imports_go_one_way():
+    place = {name: i for i, room in enumerate(ROOMS) for name in room}
+    for path in SOURCE.rglob("*.py"):
+        name = module_name(path)
+        assert name in place, f"{name} has no room: add it to ROOMS"
+        for other in imported(path) - {name}:
+            if other == "" and name == "cli":
+                continue  # the command asks the package for its version
+            assert place[other] < place[name], f"{name} imports {other}, a later room"
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # as if it were not installed
+import hashembed
+from hashembed import HashSpec, plan
+from hashembed.hashing import word_key
+rows, buckets = HashSpec(1000, 100)([word_key("horse"), word_key("cow")])
+assert rows.shape == (2,) and buckets.shape == (2, 2)
+assert plan(1_000_000, 20)
+try:
+    hashembed.HashEmbedding
+except ImportError as error:
+    assert 'pip install "hashembed[torch]"' in str(error), error
+else:
+    raise SystemExit("no error without torch")
+"""
+
+
+def run(code: str) -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_the_core_works_without_torch():
+    run(WITHOUT_TORCH)
+
+
+def test_importing_the_package_is_light():
+    run(
+        "import sys, hashembed; "
+        "heavy = {'torch', 'numba', 'pyarrow', 'numpy', 'matplotlib', 'rich'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )

@@ -1,0 +1,118 @@
+"""replace_embeddings on models of several shapes."""
+
+import pytest
+import torch
+from torch import nn
+
+from hashembed import HashEmbedding, HashEmbeddingBag, replace_embeddings
+
+
+class Recommender(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.users = nn.Embedding(5000, 16, padding_idx=0)
+        self.tags = nn.EmbeddingBag(4000, 16, mode="mean", include_last_offset=True)
+        self.small = nn.Embedding(10, 16)
+        self.head = nn.ModuleDict({"deep": nn.Sequential(nn.Linear(48, 8), nn.Embedding(3000, 8))})
+
+    def forward(self, users, tags, offsets, small):
+        parts = [self.users(users), self.tags(tags, offsets), self.small(small)]
+        return self.head["deep"][0](torch.cat(parts, -1))
+
+
+def test_swaps_the_big_tables_and_reports():
+    model = Recommender().eval().to(torch.float64)
+    before = sum(p.numel() for p in model.parameters())
+    report = replace_embeddings(model, min_parameters=20_000)
+    assert isinstance(model.users, HashEmbedding)
+    assert isinstance(model.tags, HashEmbeddingBag)
+    assert type(model.small) is nn.Embedding
+    assert isinstance(model.head["deep"][1], HashEmbedding)
+    assert (model.users.padding_idx, model.users.num_embeddings) == (0, 5000)
+    assert (model.tags.mode, model.tags.include_last_offset) == ("mean", True)
+    assert model.users.weight.dtype == torch.float64
+    assert not model.users.training
+    assert [name for name, _, _ in report.replaced] == ["users", "tags", "head.deep.1"]
+    assert report.total_before == before
+    assert report.total_after == sum(p.numel() for p in model.parameters()) < before
+    assert "users" in str(report)
+    assert f"{before:,}" in str(report)
+    out = model(
+        torch.tensor([0, 9]), torch.tensor([1, 2, 3]), torch.tensor([0, 1, 3]), torch.ones(2).long()
+    )
+    out.sum().backward()
+    assert model.users.importance.grad.any()
+
+
+def test_a_module_used_twice_stays_one_module():
+    model = nn.Module()
+    model.a = model.b = nn.Embedding(5000, 16)
+    replace_embeddings(model, min_parameters=1)
+    assert isinstance(model.a, HashEmbedding)
+    assert model.a is model.b
+
+
+class Tied(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.first = nn.Embedding(3000, 16)
+        self.table = nn.Embedding(2000, 16)
+        self.out = nn.Linear(16, 2000)
+        if how == "parameter":
+            self.out.weight = self.table.weight
+        else:
+            self.out.weight.data = self.table.weight.data
+
+
+@pytest.mark.parametrize("how", ["parameter", "storage"])
+def test_tied_weights_are_refused_before_anything_changes(how):
+    model = Tied(how)
+    with pytest.raises(ValueError, match=r"table\.weight is tied to out\.weight"):
+        replace_embeddings(model, min_parameters=1)
+    assert type(model.first) is nn.Embedding
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (nn.Embedding(5000, 16, max_norm=1.0), "max_norm is set"),
+        (nn.Embedding(5000, 16, scale_grad_by_freq=True), "scale_grad_by_freq is set"),
+        (nn.EmbeddingBag(5000, 16, mode="max"), 'mode="max"'),
+        (nn.Embedding(5000, 2), "a hash layer would have 10,998 parameters instead of 10,000"),
+        (nn.Embedding.from_pretrained(torch.rand(5000, 16)), "its weight is frozen"),
+        (type("Mine", (nn.Embedding,), {})(5000, 16), "Mine may do more than look up rows"),
+    ],
+)
+def test_what_cannot_be_swapped_is_left_and_named(table, reason):
+    model = nn.Sequential(table)
+    report = replace_embeddings(model, min_parameters=1)
+    assert model[0] is table
+    assert report.replaced == []
+    assert reason in report.skipped[0][1]
+    assert f"left 0: {report.skipped[0][1]}" in str(report)
+
+
+def test_options_reach_the_layers():
+    model = nn.Sequential(nn.Embedding(5000, 16))
+    replace_embeddings(
+        model, min_parameters=1, num_buckets=77, num_hashes=3, indexing="independent", seed=4
+    )
+    layer = model[0]
+    assert (layer.num_buckets, layer.num_hashes, layer.indexing, layer.seed) == (
+        77,
+        3,
+        "independent",
+        4,
+    )
+    layer(torch.tensor([10**12]))
+
+
+@pytest.mark.parametrize("option", [{"append_importance": True}, {"aggregation": "concat"}])
+def test_options_that_change_the_width_are_refused(option):
+    with pytest.raises(ValueError, match="changes the width of the vectors"):
+        replace_embeddings(nn.Sequential(nn.Embedding(5000, 16)), **option)
+
+
+def test_a_bare_table_cannot_be_swapped_in_place():
+    with pytest.raises(ValueError, match="model is itself an Embedding"):
+        replace_embeddings(nn.Embedding(5000, 16))
