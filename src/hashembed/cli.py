@@ -1,0 +1,288 @@
+"""The command `hashembed`: parse, call, print. Heavy imports wait until they are needed."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from hashembed.planner import Plan
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+INDEXING_CHOICES = ("independent", "shared", "identity")
+
+THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+COUNT_UNITS = {**THOUSANDS, "b": 10**9}
+BYTE_UNITS = {
+    **THOUSANDS,
+    **{f"{unit}b": factor for unit, factor in THOUSANDS.items()},
+    **{f"{unit}ib": 1024**power for power, unit in enumerate("kmgt", 1)},
+}
+
+
+def _quantity(
+    units: dict[str, int], examples: str
+) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """A callback that reads whole numbers as people write them: '2.5k' -> 2500."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+        if value is None:
+            return None
+        match = re.fullmatch(r"\s*(\d[\d_]*\.?\d*(?:e\+?\d{1,2})?)\s*([a-z]*)\s*", value, re.I)
+        if match and match[2].lower() in units:
+            number = Decimal(match[1]) * units[match[2].lower()]
+            if 1 <= number <= 10**18 and number == int(number):
+                return int(number)
+        raise click.BadParameter(
+            f"found {value!r}, expected a whole number from 1 to 10^18 such as {examples}."
+        )
+
+    return read
+
+
+def _ngrams(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
+    """'1-2' -> (1, 2), '2' -> (2, 2)."""
+    match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", value)
+    shortest, longest = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= shortest <= longest:
+        raise click.BadParameter(f"found {value!r}, expected lengths such as 2 or 1-3.")
+    return shortest, longest
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="hashembed")
+def main() -> None:
+    """Hash embeddings: embedding tables that stay small and take any token."""
+
+
+PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budget 160MB"
+
+
+@main.command("plan", epilog=PLAN_EXAMPLE)
+@click.option(
+    "--vocabulary",
+    metavar="COUNT",
+    callback=_quantity(COUNT_UNITS, "100M, 1e8 or 100_000_000"),
+    help="Number of distinct tokens, such as 100M or 1e8.",
+)
+@click.option(
+    "--text",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Count the distinct n-grams of this text instead, a document a line; - is stdin.",
+)
+@click.option("--dim", type=click.IntRange(1, 2**32), required=True, help="Size d of a vector.")
+@click.option(
+    "--budget",
+    metavar="SIZE",
+    callback=_quantity(BYTE_UNITS, "160MB or 1GiB"),
+    help="Most bytes for the parameters, such as 160MB or 1GiB; else the paper's rule K = 10 B.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(list(DTYPE_BYTES)),
+    default="float32",
+    show_default=True,
+    help="Type of the parameters.",
+)
+@click.option(
+    "--num-hashes",
+    type=click.IntRange(1, 64),
+    multiple=True,
+    default=(1, 2, 3, 4),
+    show_default=True,
+    help="Number k of hash functions to look at; may be repeated.",
+)
+@click.option(
+    "--indexing",
+    type=click.Choice(INDEXING_CHOICES),
+    default="independent",
+    show_default=True,
+    help="How a token picks its row and its buckets; identity is a dictionary.",
+)
+@click.option(
+    "--ngrams",
+    metavar="RANGE",
+    callback=_ngrams,
+    default="1-2",
+    show_default=True,
+    help="With --text: lengths of the n-grams.",
+)
+@click.option(
+    "--lowercase/--no-lowercase",
+    default=True,
+    show_default=True,
+    help="With --text: whether The and the are one word.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Draw collisions and size against B into this file (.png, .svg, .pdf).",
+)
+def plan_command(
+    vocabulary: int | None,
+    text: str | None,
+    dim: int,
+    budget: int | None,
+    dtype: str,
+    num_hashes: tuple[int, ...],
+    indexing: Any,
+    ngrams: tuple[int, int],
+    lowercase: bool,
+    as_json: bool,
+    plot: str | None,
+) -> None:
+    """Choose the sizes of a hash embedding: what fits a budget, and what collides in it."""
+    from hashembed.planner import BudgetError, plan
+
+    counted: dict[str, Any] = {}
+    if text is not None and vocabulary is None:
+        counted = _count_text(text, ngrams, lowercase)
+        vocabulary = counted["distinct_ngrams"]
+    elif vocabulary is None or text is not None:
+        found = "neither" if text is None else "both"
+        raise click.UsageError(f"Give either --vocabulary or --text, found {found}.")
+    try:
+        result = plan(
+            vocabulary,
+            dim,
+            budget,
+            dtype_bytes=DTYPE_BYTES[dtype],
+            num_hashes=num_hashes,
+            indexing=indexing,
+        )
+    except BudgetError as error:
+        raise click.BadParameter(f"{error}.", param_hint="--budget") from None
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    if plot is not None:
+        _draw(result, plot)
+    if as_json:
+        text_fields = {"text": counted} if counted else {}
+        click.echo(json.dumps({**text_fields, **result.to_dict()}, indent=2))
+    else:
+        _print_plan(result, dtype, counted)
+
+
+def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str, Any]:
+    from hashembed.sketch import count_distinct_ngrams
+    from hashembed.text import TextConfig
+
+    try:
+        config = TextConfig(ngrams=ngrams, lowercase=lowercase)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", param_hint="--ngrams") from None
+    try:
+        with click.open_file(path, "rb") as file, _progress(path) as on_bytes:
+            counter = count_distinct_ngrams(file, config, on_bytes)
+    except OSError as error:
+        raise click.ClickException(f"Cannot read {path}: {error.strerror or error}.") from None
+    distinct = round(counter.estimate())
+    if distinct == 0:
+        raise click.ClickException(f"No n-grams found in {path}.")
+    return {
+        "file": path,
+        "ngrams": list(ngrams),
+        "lowercase": lowercase,
+        "distinct_ngrams": distinct,
+        "relative_error": counter.relative_error,
+    }
+
+
+@contextmanager
+def _progress(path: str) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr while bytes are being counted, where somebody can see it."""
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    size = os.path.getsize(path) if os.path.isfile(path) else None
+    console = Console(stderr=True)
+    with progress.Progress(
+        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        task = bar.add_task("Counting n-grams", total=size)
+        yield lambda count: bar.advance(task, count)
+
+
+def _draw(result: "Plan", path: str) -> None:
+    try:
+        result.plot(path)
+    except OSError as error:
+        raise click.ClickException(f"Cannot write {path}: {error.strerror or error}.") from None
+    except ImportError as error:
+        raise click.ClickException(f"{error}") from None
+    except ValueError as error:  # matplotlib names the formats it knows
+        raise click.BadParameter(f"{error}.", param_hint="--plot") from None
+    click.echo(f"Wrote {path}.", err=True)
+
+
+PLAN_LEGEND = (
+    "size: B d + K k parameters; of std: that against a standard table. The chances that a token "
+    "shares with some other token its vector (tokens: how many do), its row of weights, all of "
+    "its k buckets, any of them."
+)
+
+
+def _print_plan(result: "Plan", dtype: str, counted: dict[str, Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from hashembed.planner import format_bytes
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    heads = ["k", "B", "K", "size", "of\nstd", "same\nvector", "\ntokens"]
+    for head in [*heads, "same\nrow", "same\nbuckets", "any\nbucket"]:
+        table.add_column(head, justify="right", vertical="bottom")
+    for c in result.candidates:
+        best = c is result.recommended
+        table.add_row(
+            f"* {c.num_hashes}" if best else f"{c.num_hashes}",
+            f"{c.num_buckets:,}",
+            f"{c.num_embeddings:,}",
+            format_bytes(c.bytes),
+            f"{c.ratio:.1%}",
+            _chance(c.indistinguishable.probability),
+            f"{c.indistinguishable.tokens:,.0f}",
+            _chance(c.same_row.probability),
+            _chance(c.same_buckets.probability),
+            _chance(c.shared_bucket.probability),
+            style="bold green" if best else None,
+        )
+    request = result.request
+    how = f" (+- {counted['relative_error']:.1%}, from {counted['file']})" if counted else ""
+    budget = "no" if request.budget_bytes is None else format_bytes(request.budget_bytes)
+    console = Console(highlight=False, markup=False)
+    # A table wider than the terminal is left to wrap: cut numbers would be worse.
+    wide = Console(width=max(console.width, Console(width=10_000).measure(table).maximum))
+    console.print(
+        f"{request.vocabulary:,} tokens{how}, d = {request.embedding_dim}, {dtype}, "
+        f"{request.indexing} indexing, {budget} budget; "
+        f"a standard table takes {format_bytes(request.standard_bytes)}.\n"
+    )
+    if result.candidates:
+        wide.print(table)
+        console.print(f"\n{PLAN_LEGEND}")
+    console.print(f"* {result.reason}" if result.recommended else result.reason)
+    for note in result.notes:
+        console.print(note)
+
+
+def _chance(probability: float) -> str:
+    """Two digits; what is below a billionth is none of anybody's concern."""
+    return "<1e-9" if 0 < probability < 1e-9 else f"{probability:.2g}"
