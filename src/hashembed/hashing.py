@@ -94,7 +94,7 @@ def pack(a: npt.ArrayLike, b: npt.ArrayLike) -> I64:
 
 def unpack(keys: npt.ArrayLike) -> tuple[U32, U32]:
     """One int64 key -> its two lanes."""
-    k = np.asarray(keys, np.int64).astype(np.uint64)
+    k = np.asarray(keys).astype(np.int64).astype(np.uint64)
     return (k & np.uint64(_MASK)).astype(np.uint32), (k >> np.uint64(32)).astype(np.uint32)
 
 
@@ -109,7 +109,7 @@ def word_key(word: str) -> int:
 
 
 def subword_key(piece: str) -> int:
-    """Key of a character n-gram of a word: a domain of its own, so 'her' in 'where' is not 'her'."""
+    """Key of a character n-gram of a word: a domain apart, so 'her' in 'where' is not 'her'."""
     return bytes_key(piece.encode(), SUBWORD_SEEDS)
 
 
@@ -119,6 +119,8 @@ def ngram_key(words: Sequence[str]) -> int:
     Lane a is MurmurHash3_x86_32 of the words' a lanes as little-endian blocks of four bytes; lane b
     likewise. So an n-gram one word longer costs one more block, whatever n is.
     """
+    if not words:
+        raise ValueError("an n-gram has at least one word, found none")
     if len(words) == 1:
         return word_key(words[0])
     a, b = unpack([word_key(word) for word in words])
@@ -133,6 +135,9 @@ def ngram_key(words: Sequence[str]) -> int:
 @_wrapping
 def id_keys(ids: npt.ArrayLike) -> I64:
     """Keys of integer ids: four Feistel rounds, so distinct ids have distinct keys."""
+    ids = np.asarray(ids)
+    if ids.size and ids.dtype.kind not in "iu":
+        raise TypeError(f"ids must be whole numbers, found an array of {ids.dtype}")
     a, b = unpack(ids)
     a = a ^ fmix32(b + np.uint32(ID_ROUNDS[0]))
     b = b ^ fmix32(a + np.uint32(ID_ROUNDS[1]))
@@ -161,8 +166,8 @@ def row_hash(a: U32, seed: np.uint32) -> U32:
 def bucket_hash(a: U32, b: U32, seed: np.uint32) -> U32:
     """The 32-bit hash behind a bucket: from both lanes.
 
-    The seed enters twice: with one xor alone, token a and token a ^ s1 ^ s2 would pick the same
-    two buckets in swapped order.
+    The seed enters twice: with one xor alone, ids a and a ^ s1 ^ s2 (b = 0 for both, as in
+    `shared`) would pick the same two buckets in swapped order.
     """
     return fmix32(fmix32(a ^ seed) + (b ^ seed))
 
@@ -213,6 +218,11 @@ class HashSpec:
         a, b = unpack(keys)
         if self.indexing == "identity":
             rows = keys
+            if rows.size and not 0 <= rows.min() <= rows.max() < self.num_embeddings:
+                raise ValueError(
+                    f"identity indexing takes ids from 0 to {self.num_embeddings - 1}, "
+                    f"found ids from {rows.min()} to {rows.max()}"
+                )
         else:
             rows = reduce_range(row_hash(a, seeds[0]), self.num_embeddings)
         if self.indexing != "independent":

@@ -186,11 +186,20 @@ def round_down(number: int) -> int:
 
 def format_bytes(size: float) -> str:
     """160_000_000 -> '160 MB', in powers of a thousand."""
-    units = ["PB", "TB", "GB", "MB", "kB", "B"]
-    while size >= 999.5 and len(units) > 1:
-        size /= 1000
-        units.pop()
-    return f"{size:.3g} {units[-1]}"
+    return _scaled(size, [" B", " kB", " MB", " GB", " TB", " PB"])
+
+
+def format_count(number: float) -> str:
+    """40_000_000 -> '40M'."""
+    return _scaled(number, ["", "k", "M", "G", "T", "P"])
+
+
+def _scaled(number: float, units: list[str]) -> str:
+    power = 0
+    while number >= 999.5 and power + 1 < len(units):
+        number /= 1000
+        power += 1
+    return f"{number:.3g}{units[power]}"
 
 
 def _shapes(request: Request) -> Iterator[tuple[int, int, int]]:

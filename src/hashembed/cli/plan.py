@@ -1,4 +1,4 @@
-"""The command `hashembed`: parse, call, print. Heavy imports wait until they are needed."""
+"""`hashembed plan`."""
 
 import json
 import os
@@ -55,16 +55,10 @@ def _ngrams(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int
     return shortest, longest
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="hashembed")
-def main() -> None:
-    """Hash embeddings: embedding tables that stay small and take any token."""
-
-
 PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budget 160MB"
 
 
-@main.command("plan", epilog=PLAN_EXAMPLE)
+@click.command("plan", epilog=PLAN_EXAMPLE)
 @click.option(
     "--vocabulary",
     metavar="COUNT",
@@ -232,9 +226,9 @@ def _draw(result: "Plan", path: str) -> None:
 
 
 PLAN_LEGEND = (
-    "size: B d + K k parameters; of std: that against a standard table. The chances that a token "
-    "shares with some other token its vector (tokens: how many do), its row of weights, all of "
-    "its k buckets, any of them."
+    "parameters: B d + K k; of std: their size against a standard table's. The chances that a "
+    "token shares with some other token its vector (tokens: how many do), its row of weights, all "
+    "of its k buckets, any of them."
 )
 
 
@@ -243,18 +237,19 @@ def _print_plan(result: "Plan", dtype: str, counted: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from hashembed.planner import format_bytes
+    from hashembed.planner import format_bytes, format_count
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    heads = ["k", "B", "K", "size", "of\nstd", "same\nvector", "\ntokens"]
+    heads = ["k", "B", "K", "para-\nmeters", "size", "of\nstd", "same\nvector", "\ntokens"]
     for head in [*heads, "same\nrow", "same\nbuckets", "any\nbucket"]:
         table.add_column(head, justify="right", vertical="bottom")
     for c in result.candidates:
         best = c is result.recommended
         table.add_row(
             f"* {c.num_hashes}" if best else f"{c.num_hashes}",
-            f"{c.num_buckets:,}",
-            f"{c.num_embeddings:,}",
+            _size(c.num_buckets),
+            _size(c.num_embeddings),
+            format_count(c.parameters),
             format_bytes(c.bytes),
             f"{c.ratio:.1%}",
             _chance(c.indistinguishable.probability),
@@ -281,6 +276,15 @@ def _print_plan(result: "Plan", dtype: str, counted: dict[str, Any]) -> None:
     console.print(f"* {result.reason}" if result.recommended else result.reason)
     for note in result.notes:
         console.print(note)
+
+
+def _size(number: int) -> str:
+    """1_300_000 -> '1.3M', but 1_234_567 -> '1,234,567': short where that is exact."""
+    from hashembed.planner import format_count
+
+    return (
+        format_count(number) if number % 10 ** max(len(str(number)) - 3, 0) == 0 else f"{number:,}"
+    )
 
 
 def _chance(probability: float) -> str:

@@ -1,0 +1,124 @@
+"""Pieces of the kernels, inlined where they are used, so that d and k are constants there."""
+
+import numpy as np
+from numba import njit
+
+from hashembed.hashing_numba import bucket_hash, lane_a, lane_b, reduce_range, row_hash
+from hashembed.intrinsics import prefetch
+
+INDEPENDENT, SHARED, IDENTITY, DIRECT = range(4)  # as hashing.INDEXINGS, and HashSpec.direct
+
+ZERO, ONE = np.float32(0), np.float32(1)
+
+
+@njit(inline="always")
+def hash_document(tables, documents, doc, K, B, k, importance, indexing, rows, buckets, at):
+    """Rows and buckets of a document's tokens, from position `at` on, asked for from memory."""
+    start, length = documents.starts[doc], documents.lengths[doc]
+    for x in range(length):
+        key = documents.keys[start + x]
+        a, b = lane_a(key), lane_b(key)
+        row = key if indexing >= IDENTITY else reduce_range(row_hash(a, tables.seeds[0]), K)
+        rows[at + x] = np.uint32(row)
+        if indexing != INDEPENDENT:
+            a, b = np.uint32(row), np.uint32(0)
+        for i in range(k):
+            bucket = reduce_range(bucket_hash(a, b, tables.seeds[i + 1]), B)
+            buckets[(at + x) * k + i] = np.uint32(bucket)
+        if indexing == DIRECT:
+            buckets[(at + x) * k] = np.uint32(row)
+    for t in range(at, at + length):
+        if importance:
+            prefetch(tables.records, rows[t])
+        for i in range(k):
+            prefetch(tables.E, buckets[t * k + i])
+
+
+@njit(inline="always")
+def add_tokens(E, records, rows, buckets, begin, end, d, k, importance, h):
+    """h = sum of the hash vectors of tokens begin..end."""
+    for j in range(d):
+        h[j] = ZERO
+    for t in range(begin, end):
+        row = rows[t]
+        for j in range(d):
+            v = h[j]
+            for i in range(k):
+                if importance:
+                    v += records[row, i] * E[buckets[t * k + i], j]
+                else:
+                    v += E[buckets[t * k + i], j]
+            h[j] = v
+
+
+@njit(inline="always")
+def add_scores(h, W_t, bias, d, z):
+    """z = W h + bias; W_t is W transposed, so that the inner loop runs over classes."""
+    classes = len(bias)
+    for c in range(classes):
+        z[c] = bias[c]
+    for j in range(d):
+        v = h[j]
+        for c in range(classes):
+            z[c] += v * W_t[j, c]
+
+
+@njit(inline="always")
+def exp_of_negative(x):
+    """exp(x) for x <= 0 to about 1e-5, and never below exp(-30): a series of x / 256, squared.
+
+    Straight-line arithmetic, so LLVM vectorises it. The floor keeps gradients out of the range of
+    denormal numbers, which are slow.
+    """
+    r = max(x, np.float32(-30.0)) * np.float32(1 / 256)
+    y = np.float32(1 / 120) + r * np.float32(1 / 720)
+    y = np.float32(1 / 24) + r * y
+    y = np.float32(1 / 6) + r * y
+    y = np.float32(0.5) + r * y
+    y = ONE + r * y
+    y = ONE + r * y
+    for _ in range(8):
+        y = y * y
+    return y
+
+
+@njit(inline="always")
+def softmax_error(z, label):
+    """z -> probabilities minus the truth, in place; returns the cross entropy."""
+    classes = len(z)
+    top = z[0]
+    for c in range(1, classes):
+        top = max(top, z[c])
+    loss = top - z[label]
+    total = ZERO
+    for c in range(classes):
+        z[c] = exp_of_negative(z[c] - top)
+        total += z[c]
+    scale = ONE / total
+    for c in range(classes):
+        z[c] *= scale
+    z[label] -= ONE
+    return loss + np.log(total)
+
+
+@njit(inline="always")
+def sigmoid_error(z, labels):
+    """The same for classes that exclude nothing: any number of them may be true."""
+    loss = ZERO
+    for x in range(len(labels)):
+        loss -= z[labels[x]]
+    for c in range(len(z)):
+        e = exp_of_negative(-abs(z[c]))
+        loss += np.log(ONE + e) + max(z[c], ZERO)
+        z[c] = (ONE if z[c] >= ZERO else e) / (ONE + e)
+    for x in range(len(labels)):
+        z[labels[x]] -= ONE
+    return loss
+
+
+@njit(inline="always")
+def adagrad_factor(squares, index, square, rate, epsilon):
+    """What to multiply a row's gradient by, after its mean square has been added up."""
+    total = squares[index] + square
+    squares[index] = total
+    return rate / (np.sqrt(total) + epsilon)

@@ -1,0 +1,203 @@
+"""The shallow model of the paper on the CPU: bag -> linear -> softmax, without torch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.bags import Bags
+from hashembed.hashing import HashSpec, derive_seeds
+from hashembed.kernel_data import (
+    F32,
+    I64,
+    Batches,
+    Documents,
+    Tables,
+    make_scratch,
+    record_width,
+)
+from hashembed.kernels import Kernels, kernels_for
+from hashembed.threads import cpu_count, run_workers
+
+WEIGHT_STD = 0.1
+IMPORTANCE_STD = 0.0005
+OUTPUT_RANGE = 0.25
+
+# In Adagrad's denominator: gradients well below this are noise, and rows that see nothing else
+# should not take full steps.
+EPSILON = 1e-3
+
+
+class LossNotFiniteError(ArithmeticError):
+    """The loss became infinite or NaN; the weights are those of the last good batch."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of each document: labels[offsets[i] : offsets[i + 1]]."""
+
+    labels: I64
+    offsets: I64
+
+    @classmethod
+    def single(cls, labels: npt.ArrayLike) -> "Labels":
+        """One class for each document."""
+        array = np.ascontiguousarray(labels, np.int64)
+        return cls(array, np.arange(len(array) + 1))
+
+
+class ShallowModel:
+    """Hash vectors of a document's n-grams, summed, and a linear layer on top.
+
+    Args:
+        spec: the hash: K, B, k, indexing, seed.
+        embedding_dim: d.
+        num_classes: C.
+        importance: False fixes all importance weights at 1, the hashing trick.
+        multilabel: a document may have any number of classes (sigmoids), not exactly one (softmax).
+        seed: of the initial weights.
+        threads: how many to use; None is all cores. The result does not depend on it.
+    """
+
+    def __init__(
+        self,
+        spec: HashSpec,
+        embedding_dim: int,
+        num_classes: int,
+        *,
+        importance: bool = True,
+        multilabel: bool = False,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        self.spec, self.importance, self.multilabel = spec, importance, multilabel
+        self.threads = threads or cpu_count()
+        K, B, k, d = spec.num_embeddings, spec.num_buckets, spec.num_hashes, embedding_dim
+        rng = np.random.default_rng(seed)
+        E = rng.standard_normal((B, d), np.float32)
+        E *= np.float32(WEIGHT_STD)
+        records = np.zeros((K if importance else 1, record_width(k)), np.float32)
+        if importance:
+            records[:, :k] = rng.standard_normal((K, k), np.float32)
+            records[:, :k] *= np.float32(IMPORTANCE_STD)
+        W = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d)).astype(np.float32)
+        self.tables = Tables(
+            E=E,
+            E_square=np.zeros(B, np.float32),
+            E_slots=np.zeros(B, np.int32),
+            records=records,
+            W=W,
+            W_square=np.zeros_like(W),
+            bias=np.zeros(num_classes, np.float32),
+            bias_square=np.zeros(num_classes, np.float32),
+            seeds=derive_seeds(spec.seed, k),
+        )
+
+    @property
+    def importance_weights(self) -> F32:
+        """P (K, k), a view."""
+        return self.tables.records[:, : self.spec.num_hashes]
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the embedding and of the layer on top."""
+        tables = self.tables
+        weights = self.spec.num_embeddings * self.spec.num_hashes if self.importance else 0
+        return int(tables.E.size + weights + tables.W.size + tables.bias.size)
+
+    def train(
+        self,
+        bags: Bags,
+        labels: Labels,
+        order: I64,
+        rates: F32,
+        *,
+        batch_size: int = 256,
+        weights: F32 | None = None,
+        snippets: tuple[I64, I64] | None = None,
+    ) -> F32:
+        """Train on the documents of `order`, in batches, with one rate a batch -> their losses.
+
+        `snippets` (starts, lengths) restricts each document to a run of its keys.
+        """
+        documents = self._documents(bags, labels, weights, snippets)
+        begins = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(documents.lengths[order], out=begins[1:])
+        edges = begins[np.append(np.arange(0, len(order), batch_size), len(order))]
+        tokens = int(np.diff(edges).max(initial=0))
+        batches = Batches(
+            order=np.ascontiguousarray(order, np.int64),
+            begins=begins,
+            rates=np.ascontiguousarray(rates, np.float32),
+            losses=np.zeros(len(order), np.float32),
+            batch_size=batch_size,
+        )
+        if len(rates) != len(edges) - 1:
+            raise ValueError(f"there are {len(edges) - 1} batches, but {len(rates)} rates")
+        done = run_workers(
+            self._kernels.train,
+            self.threads,
+            self.tables,
+            documents,
+            batches,
+            make_scratch(self.tables, batch_size, tokens, self.threads),
+            self.spec.num_embeddings,
+            self.spec.num_buckets,
+            self.multilabel,
+            np.float32(EPSILON),
+        )
+        if done[0] < len(rates):
+            raise LossNotFiniteError(
+                f"the loss is no longer a finite number in batch {done[0] + 1} of {len(rates)}: "
+                "try a smaller learning rate"
+            )
+        return batches.losses
+
+    def scores(self, bags: Bags) -> F32:
+        """Logits (documents, classes)."""
+        out = np.empty((len(bags), len(self.tables.bias)), np.float32)
+        none = Labels(np.empty(0, np.int64), np.zeros(len(bags) + 1, np.int64))
+        run_workers(
+            self._kernels.scores,
+            self.threads if len(bags.keys) > 10_000 else 1,
+            self.tables,
+            self._documents(bags, none),
+            self.spec.num_embeddings,
+            self.spec.num_buckets,
+            out,
+        )
+        return out
+
+    def probabilities(self, bags: Bags) -> F32:
+        """Softmax or sigmoids of the logits (documents, classes)."""
+        z = self.scores(bags)
+        if self.multilabel:
+            e = np.exp(-np.abs(z))
+            return np.asarray(np.where(z >= 0, 1, e) / (1 + e), np.float32)
+        z -= z.max(axis=1, keepdims=True)
+        np.exp(z, out=z)
+        z /= z.sum(axis=1, keepdims=True)
+        return z
+
+    @property
+    def _kernels(self) -> Kernels:
+        return kernels_for(self.spec, self.tables.E.shape[1], self.importance)
+
+    def _documents(
+        self,
+        bags: Bags,
+        labels: Labels,
+        weights: F32 | None = None,
+        snippets: tuple[I64, I64] | None = None,
+    ) -> Documents:
+        starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
+        if weights is None:
+            weights = np.ones(len(bags), np.float32)
+        return Documents(
+            keys=bags.keys,
+            starts=np.ascontiguousarray(starts),
+            lengths=lengths,
+            labels=labels.labels,
+            label_offsets=labels.offsets,
+            weights=np.ascontiguousarray(weights, np.float32),
+        )

@@ -1,0 +1,76 @@
+"""Text to keys, slowly and obviously: what `hashembed.text` must give, bit for bit."""
+
+import string
+import unicodedata
+from functools import cache
+
+from hashembed import hashing
+from hashembed.text import TextConfig
+from hashembed.unicode_tables import (
+    EXPANSIONS,
+    MARK,
+    SEPARATOR,
+    UNICODE_VERSION,
+    character_table,
+)
+
+SAME_UNICODE = unicodedata.unidata_version == UNICODE_VERSION
+SUBSTITUTE = "\ufffd"
+
+
+@cache
+def is_separator(char: str) -> bool:
+    """By Python's Unicode where it is the library's version, else by the library's table."""
+    if not SAME_UNICODE:
+        return bool(character_table(False)[ord(char)] == SEPARATOR)
+    punctuation = unicodedata.category(char).startswith("P") or char in string.punctuation
+    return char.isspace() or punctuation
+
+
+@cache
+def fold(char: str) -> str:
+    if SAME_UNICODE:
+        return char.casefold()
+    table = character_table(True).tolist()
+    codes = [table[ord(char)]]
+    if codes[0] & 0xFF == MARK:
+        row = EXPANSIONS + 4 * (codes[0] >> 8)
+        codes = table[row + 1 : row + 1 + table[row]]
+    return "".join((c.to_bytes(4, "little").rstrip(b"\0") or b"\0").decode() for c in codes)
+
+
+def split(text: str, lowercase: bool) -> list[str]:
+    words = [""]
+    for char in text:
+        if is_separator(char):
+            words.append("")
+        else:
+            words[-1] += fold(char) if lowercase else char
+    return [word for word in words if word]
+
+
+def pieces(word: str, lo: int, hi: int) -> list[str]:
+    """Character n-grams, without '<' and '>' alone."""
+    marked = f"<{word}>"
+    places = [(i, n) for i in range(len(marked)) for n in range(lo, hi + 1)]
+    alone = {(0, 1), (len(marked) - 1, 1)}
+    return [marked[i : i + n] for i, n in places if i + n <= len(marked) and (i, n) not in alone]
+
+
+ngram_key = cache(hashing.ngram_key)
+subword_key = cache(hashing.subword_key)
+
+
+def keys(text: str | bytes | None, config: TextConfig) -> list[int]:
+    """The keys of one document."""
+    if isinstance(text, bytes):
+        text = text.decode("utf8", "replace")
+    words = split(text or "", config.lowercase)
+    lo, hi = config.ngrams
+    found = []
+    for i, word in enumerate(words):
+        orders = range(lo, min(hi, len(words) - i) + 1)
+        found += [ngram_key(tuple(words[i : i + n])) for n in orders]
+        if config.subwords:
+            found += [subword_key(piece) for piece in pieces(word, *config.subwords)]
+    return found
