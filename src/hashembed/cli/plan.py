@@ -194,6 +194,9 @@ def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str
 @contextmanager
 def _progress(path: str) -> Iterator[Callable[[int], object]]:
     """A bar on stderr while bytes are being counted, where somebody can see it."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
     from rich import progress
     from rich.console import Console
 
@@ -206,9 +209,7 @@ def _progress(path: str) -> Iterator[Callable[[int], object]]:
     )
     size = os.path.getsize(path) if os.path.isfile(path) else None
     console = Console(stderr=True)
-    with progress.Progress(
-        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
-    ) as bar:
+    with progress.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("Counting n-grams", total=size)
         yield lambda count: bar.advance(task, count)
 
