@@ -84,7 +84,8 @@ class Bags:
             )
         outside = (chosen < -len(self)) | (chosen >= len(self))
         if outside.any():
-            raise IndexError(f"indices must be below {len(self)}, found {chosen[outside][0]}")
+            allowed = f"from {-len(self)} to {len(self) - 1}"
+            raise IndexError(f"indices must be {allowed}, found {chosen[outside][0]}")
         chosen = chosen.astype(np.int64) % max(len(self), 1)
         offsets = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(self.lengths[chosen], out=offsets[1:])

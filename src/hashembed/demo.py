@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from hashembed import theory
 from hashembed.bags import Bags
 from hashembed.hashing import I64, HashSpec
-from hashembed.shallow import Labels, ShallowModel
+from hashembed.labels import Labels
+from hashembed.shallow import ShallowModel
 from hashembed.text import TextConfig, text_to_bags
 
 TEXT = TextConfig(ngrams=(1, 1), subwords=(2, 4))

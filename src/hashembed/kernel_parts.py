@@ -117,6 +117,15 @@ def sigmoid_error(z, labels):
 
 
 @njit(inline="always")
+def largest_error(errors):
+    """The largest absolute value."""
+    largest = ZERO
+    for c in range(len(errors)):
+        largest = max(largest, abs(errors[c]))
+    return largest
+
+
+@njit(inline="always")
 def adagrad_factor(squares, index, square, rate, epsilon):
     """What to multiply a row's gradient by, after its mean square has been added up."""
     total = squares[index] + square

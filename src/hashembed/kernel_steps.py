@@ -11,10 +11,12 @@ from hashembed.kernel_parts import (
     add_scores,
     add_tokens,
     hash_document,
+    largest_error,
     sigmoid_error,
     softmax_error,
 )
 
+NOBODYS = np.uint32(0xFFFFFFFF)  # above every row that anybody owns
 AHEAD = 16  # how many tokens before its turn a row is asked for
 
 
@@ -35,6 +37,7 @@ def errors_of(
     importance,
     indexing,
     multilabel,
+    margin,
 ):
     """Losses of documents begin..stop of the order, and what the updates need to know."""
     order, begins = batches.order, batches.begins
@@ -79,6 +82,12 @@ def errors_of(
             z[c] *= weight
             for j in range(d):
                 g[j] += z[c] * W[c, j]
+        if largest_error(z) < margin:  # learned: its rows are no worker's
+            for t in range(t0, t1):
+                rows[t] = NOBODYS
+                for i in range(k):
+                    buckets[t * k + i] = NOBODYS
+            continue
         for t in range(t0, t1):
             scratch.document[t] = q
             if importance:

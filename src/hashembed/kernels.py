@@ -49,11 +49,23 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
 
     @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
     def train(
-        worker, workers, barrier, tables, documents, batches, scratch, K, B, multilabel, epsilon
+        worker,
+        workers,
+        barrier,
+        tables,
+        documents,
+        batches,
+        scratch,
+        K,
+        B,
+        multilabel,
+        margin,
+        epsilon,
     ):
         """All of `batches`, by all workers together -> the number of batches done.
 
-        Fewer than all were done when a loss is not finite: training stops before that update.
+        Documents whose errors are all below `margin` move the output layer only. Fewer batches
+        than all were done when a loss is not finite: training stops before that update.
         """
         order, begins, rates = batches.order, batches.begins, batches.rates
         batch_size = batches.batch_size
@@ -86,6 +98,7 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
                 importance,
                 indexing,
                 multilabel,
+                margin,
             )
             wait_for_all(barrier, workers)
 

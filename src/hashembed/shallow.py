@@ -1,11 +1,9 @@
 """The shallow model of the paper on the CPU: bag -> linear -> softmax, without torch."""
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
 from hashembed.bags import Bags
+from hashembed.engine import LossNotFiniteError, State
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.kernel_data import (
     F32,
@@ -17,33 +15,18 @@ from hashembed.kernel_data import (
     record_width,
 )
 from hashembed.kernels import Kernels, kernels_for
+from hashembed.labels import Labels
 from hashembed.threads import cpu_count, run_workers
 
 WEIGHT_STD = 0.1
 IMPORTANCE_STD = 0.0005
 OUTPUT_RANGE = 0.25
 
+MARGIN = 0.02
+
 # In Adagrad's denominator: gradients well below this are noise, and rows that see nothing else
 # should not take full steps.
 EPSILON = 1e-3
-
-
-class LossNotFiniteError(ArithmeticError):
-    """The loss became infinite or NaN; the weights are those of the last good batch."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The classes of each document: labels[offsets[i] : offsets[i + 1]]."""
-
-    labels: I64
-    offsets: I64
-
-    @classmethod
-    def single(cls, labels: npt.ArrayLike) -> "Labels":
-        """One class for each document."""
-        array = np.ascontiguousarray(labels, np.int64)
-        return cls(array, np.arange(len(array) + 1))
 
 
 class ShallowModel:
@@ -144,11 +127,12 @@ class ShallowModel:
             self.spec.num_embeddings,
             self.spec.num_buckets,
             self.multilabel,
+            np.float32(MARGIN),
             np.float32(EPSILON),
         )
         if done[0] < len(rates):
             raise LossNotFiniteError(
-                f"the loss is no longer a finite number in batch {done[0] + 1} of {len(rates)}: "
+                f"the loss is no longer a finite number after {done[0]} of {len(rates)} batches: "
                 "try a smaller learning rate"
             )
         return batches.losses
@@ -178,6 +162,21 @@ class ShallowModel:
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)
         return z
+
+    def state(self) -> State:
+        """Copies of everything that training changes."""
+        return {name: array.copy() for name, array in self._arrays().items()}
+
+    def load_state(self, state: State) -> None:
+        """Back to that state."""
+        for name, array in self._arrays().items():
+            np.copyto(array, state[name])
+
+    def _arrays(self) -> State:
+        tables, k = self.tables, self.spec.num_hashes
+        names = ("E", "E_square", "W", "W_square", "bias", "bias_square")
+        arrays = {name: getattr(tables, name) for name in names}
+        return {**arrays, "P": tables.records[:, :k], "P_square": tables.records[:, k]}
 
     @property
     def _kernels(self) -> Kernels:

@@ -1,0 +1,72 @@
+"""What happened in training, pass by pass."""
+
+from dataclasses import asdict, dataclass, field
+from math import nan
+from os import PathLike
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the training data."""
+
+    number: int  # from 0
+    loss: float  # mean over the documents, each at the time it was trained on
+    learning_rate: float  # at the end of the pass
+    seconds: float
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+
+
+@dataclass
+class History:
+    """All passes; `stopped` says why there were no more, if that was not planned."""
+
+    epochs: list[Epoch] = field(default_factory=list)
+    stopped: str | None = None
+
+    @property
+    def best(self) -> Epoch:
+        """The pass with the lowest validation loss; without validation, the last one."""
+        if not self.epochs:
+            raise ValueError("the history is empty: nothing has been trained")
+        validated = [e for e in self.epochs if e.validation_loss is not None]
+        return min(validated, key=lambda e: e.validation_loss or 0.0, default=self.epochs[-1])
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on training."""
+        return sum(epoch.seconds for epoch in self.epochs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "History":
+        """The history that `to_dict` described."""
+        return cls([Epoch(**epoch) for epoch in saved["epochs"]], saved["stopped"])
+
+    def plot(self, path: str | PathLike[str]) -> None:
+        """Draw loss and validation accuracy over the passes."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            message = 'drawing a history needs matplotlib: pip install "hashembed[plot]"'
+            raise ImportError(message) from None
+
+        figure = Figure(figsize=(7, 4.5), layout="constrained")
+        axes = figure.subplots()
+        numbers = [epoch.number + 1 for epoch in self.epochs]
+        axes.plot(numbers, [epoch.loss for epoch in self.epochs], "o-", label="training loss")
+        axes.set(xlabel="pass", ylabel="loss")
+        if any(epoch.validation_loss is not None for epoch in self.epochs):
+            losses = [epoch.validation_loss or nan for epoch in self.epochs]
+            axes.plot(numbers, losses, "s-", label="validation loss")
+            right = axes.twinx()
+            accuracies = [epoch.validation_accuracy or nan for epoch in self.epochs]
+            right.plot(numbers, accuracies, "^--", color="C2", label="validation accuracy")
+            right.set(ylabel="accuracy")
+            right.legend(loc="upper right")
+        axes.legend(loc="upper left")
+        figure.savefig(path)

@@ -1,0 +1,218 @@
+"""The training loop: passes over bags, validation, early stopping, history; drives an engine.
+
+An engine trains on batches and scores bags (`ShallowModel` is one). The loop prints nothing: it
+calls back, and returns a `History`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.bags import Bags
+from hashembed.engine import Engine, LossNotFiniteError, State
+from hashembed.history import Epoch, History
+from hashembed.labels import Labels
+from hashembed.validation import whole_number
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+RATE_AT_ONE, RATE_POWER = 0.6, 0.45
+CHUNK = 1 << 19  # n-grams between two looks at the clock and the keyboard
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. The defaults suit text; `paper()` is the protocol of the paper.
+
+    passes: over the training data. learning_rate: the first one; None takes a rule from the
+    lengths of the documents (`default_rate`). decay: whether it falls linearly to zero over all
+    passes. snippets: train on runs of so many consecutive n-grams instead of whole documents.
+    patience: stop after so many passes without a better validation loss, and restore the best.
+    """
+
+    passes: int = 2
+    learning_rate: float | None = None
+    decay: bool = True
+    batch_size: int = 256
+    snippets: tuple[int, int] | None = None
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number("passes", self.passes, 1, 1_000_000)
+        whole_number("batch_size", self.batch_size, 1, 2**24)
+        if self.patience is not None:
+            whole_number("patience", self.patience, 1, 1_000_000)
+        if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
+            raise ValueError(f"learning_rate must be above 0, found {self.learning_rate}")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> "TrainConfig":
+        """Snippets of 4 to 100 n-grams, a constant rate, early stopping with patience 10."""
+        protocol = cls(passes=1000, decay=False, snippets=(4, 100), patience=10)
+        return replace(protocol, **changes)
+
+
+def default_rate(bags: Bags) -> float:
+    """A first learning rate for documents of these lengths.
+
+    A document's vector is a sum, so one step of its rows moves it the further the longer it is.
+    """
+    typical = float(np.sqrt(np.mean(np.square(bags.lengths, dtype=np.float64)))) if len(bags) else 1
+    return float(np.clip(RATE_AT_ONE / max(typical, 1) ** RATE_POWER, 0.01, 0.5))
+
+
+@dataclass
+class Progress:
+    """Where training stands; given to callbacks after every chunk of batches."""
+
+    epoch: int
+    passes: int
+    documents: int  # of this pass, so far
+    total: int
+    loss: float  # mean of this chunk
+    learning_rate: float
+    ngrams_per_second: float
+
+
+@dataclass
+class Snapshot:
+    """A run after some pass: what has happened, and the engine's state then and at its best."""
+
+    history: History
+    state: State
+    best_loss: float = float("inf")
+    best_pass: int = -1
+    best_state: State = field(default_factory=dict)
+
+
+def fit(
+    engine: Engine,
+    bags: Bags,
+    labels: Labels,
+    config: TrainConfig | None = None,
+    *,
+    weights: F32 | None = None,
+    validation: tuple[Bags, Labels] | None = None,
+    callbacks: Sequence[Callable[[Progress], object]] = (),
+    on_pass: Callable[[Snapshot], object] | None = None,
+    resume: Snapshot | None = None,
+) -> History:
+    """Train the engine on labelled bags.
+
+    `on_pass` is given a snapshot after every pass; a run that goes on from it (`resume`) ends with
+    bitwise the weights of an uninterrupted one. Ctrl-C and a loss that is not finite end training
+    early and cleanly, with the best weights so far; `history.stopped` says why.
+    """
+    config = config or TrainConfig()
+    rate = config.learning_rate or default_rate(bags)
+    run = resume or Snapshot(History(), {})
+    if resume is not None:
+        engine.load_state(resume.state)
+    history = run.history
+    while len(history.epochs) < config.passes and not history.stopped:
+        number = len(history.epochs)
+        start = time.perf_counter()
+        try:
+            loss = _one_pass(engine, bags, labels, config, number, rate, weights, callbacks)
+        except KeyboardInterrupt:
+            history.stopped = f"interrupted in pass {number + 1}"
+            break
+        except LossNotFiniteError as error:
+            history.stopped = f"{error} (pass {number + 1})"
+            break
+        seconds = time.perf_counter() - start
+        epoch = Epoch(number, loss, float(_rate_at(config, rate, number + 1, 0, 1)), seconds)
+        if validation is not None:
+            epoch = replace(epoch, **evaluate(engine, *validation))
+        history.epochs.append(epoch)
+        if epoch.validation_loss is not None and epoch.validation_loss < run.best_loss:
+            run.best_loss, run.best_pass = epoch.validation_loss, number
+            run.best_state = engine.state()
+        waited = number - run.best_pass
+        if validation is not None and config.patience is not None and waited >= config.patience:
+            history.stopped = f"no better validation loss for {config.patience} passes"
+        if on_pass is not None:
+            run.state = engine.state()
+            on_pass(run)
+    if run.best_state and (run.best_pass < len(history.epochs) - 1 or history.stopped):
+        engine.load_state(run.best_state)
+    return history
+
+
+def evaluate(engine: Engine, bags: Bags, labels: Labels) -> dict[str, Any]:
+    """Loss and accuracy on whole documents (exact sets of labels, where there may be several)."""
+    z = engine.scores(bags).astype(np.float64)
+    truth = labels.matrix(z.shape[1])
+    if engine.multilabel:
+        losses = (np.maximum(z, 0) - z * truth + np.log1p(np.exp(-np.abs(z)))).sum(axis=1)
+        right = ((z > 0) == truth).all(axis=1)
+    else:
+        top = z.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(z - top).sum(axis=1)) + top[:, 0] - z[truth]
+        right = z.argmax(axis=1) == labels.labels
+    return {
+        "validation_loss": float(losses.mean()) if len(losses) else 0.0,
+        "validation_accuracy": float(right.mean()) if len(right) else 0.0,
+    }
+
+
+def _one_pass(
+    engine: Engine,
+    bags: Bags,
+    labels: Labels,
+    config: TrainConfig,
+    number: int,
+    rate: float,
+    weights: F32 | None,
+    callbacks: Sequence[Callable[[Progress], object]],
+) -> float:
+    """One pass in chunks of whole batches -> mean loss."""
+    n, size = len(bags), config.batch_size
+    # The order follows from the seed and the pass alone, so a resumed run draws the same.
+    order = np.random.default_rng([config.seed & (2**63 - 1), number]).permutation(n)
+    snippets = bags.snippets(config.seed, number, *config.snippets) if config.snippets else None
+    steps = -(-n // size)
+    rates = _rate_at(config, rate, number, np.arange(steps), steps).astype(np.float32)
+    ngrams = len(bags.keys) / max(n, 1)
+    stride = max(1, int(CHUNK / max(ngrams * size, 1)))
+    total = 0.0
+    for first in range(0, steps, stride):
+        last = min(first + stride, steps)
+        chosen = order[first * size : last * size]
+        start = time.perf_counter()
+        losses = engine.train(
+            bags,
+            labels,
+            chosen,
+            rates[first:last],
+            batch_size=size,
+            weights=weights,
+            snippets=snippets,
+        )
+        seconds = time.perf_counter() - start
+        total += float(losses.sum(dtype=np.float64))
+        progress = Progress(
+            number,
+            config.passes,
+            min(last * size, n),
+            n,
+            float(losses.mean()),
+            float(rates[first]),
+            len(chosen) * ngrams / max(seconds, 1e-9),
+        )
+        for callback in callbacks:
+            callback(progress)
+    return total / max(n, 1)
+
+
+def _rate_at(config: TrainConfig, rate: float, number: int, step: Any, steps: int) -> Any:
+    """The learning rate at a batch of a pass."""
+    if not config.decay:
+        return rate + 0.0 * step
+    return rate * (1 - (number + step / max(steps, 1)) / config.passes)

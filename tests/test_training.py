@@ -1,0 +1,265 @@
+"""The training loop with the CPU engine: schedule, early stopping, resuming, stopping early."""
+
+import numpy as np
+import pytest
+
+from hashembed.bags import Bags
+from hashembed.hashing import HashSpec, id_keys
+from hashembed.history import Epoch, History
+from hashembed.labels import Labels, balanced_weights, split
+from hashembed.shallow import ShallowModel
+from hashembed.training import Snapshot, TrainConfig, default_rate, evaluate, fit
+
+CLASSES = 3
+
+
+def task(count: int, seed: int) -> tuple[Bags, Labels]:
+    """Documents whose class shows in about half of their tokens."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, CLASSES, count)
+    lengths = rng.integers(5, 30, count)
+    of_token = np.repeat(labels, lengths)
+    telling = rng.random(len(of_token)) < 0.5
+    ids = rng.integers(0, 50, len(of_token)) + np.where(telling, 1000 * (of_token + 1), 0)
+    return Bags(id_keys(ids), np.concatenate([[0], np.cumsum(lengths)])), Labels.single(labels)
+
+
+TRAIN, VALID = task(600, 0), task(200, 1)
+
+
+def model(**options) -> ShallowModel:
+    return ShallowModel(HashSpec(2000, 200, 2), 16, CLASSES, threads=1, **options)
+
+
+def same(a: ShallowModel, b: ShallowModel) -> bool:
+    states = a.state(), b.state()
+    return all(np.array_equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_learns_and_says_so():
+    engine = model()
+    config = TrainConfig(passes=3, batch_size=32)
+    history = fit(engine, *TRAIN, config, validation=VALID)
+    assert len(history.epochs) == 3
+    assert history.epochs[2].loss < history.epochs[0].loss
+    assert history.epochs[2].validation_accuracy > 0.95
+    assert history.epochs[2].learning_rate == 0
+    assert history.stopped is None
+    assert history.best.validation_loss == evaluate(engine, *VALID)["validation_loss"]
+
+
+def test_the_seed_decides():
+    config = TrainConfig(passes=2, batch_size=32)
+    one, two, other = model(), model(), model()
+    fit(one, *TRAIN, config)
+    fit(two, *TRAIN, config)
+    fit(other, *TRAIN, TrainConfig(passes=2, batch_size=32, seed=1))
+    assert same(one, two)
+    assert not same(one, other)
+
+
+def test_progress_reaches_the_callbacks():
+    seen = []
+    fit(model(), *TRAIN, TrainConfig(passes=2, batch_size=32), callbacks=[seen.append])
+    assert [p.epoch for p in seen] == sorted(p.epoch for p in seen)
+    assert {p.epoch for p in seen} == {0, 1}
+    assert seen[-1].documents == seen[-1].total == 600
+    assert all(p.learning_rate > 0 and p.ngrams_per_second > 0 for p in seen)
+
+
+def test_chunks_change_nothing(monkeypatch):
+    whole, parts = model(), model()
+    config = TrainConfig(passes=1, batch_size=32)
+    fit(whole, *TRAIN, config)
+    monkeypatch.setattr("hashembed.training.CHUNK", 1)
+    seen = []
+    fit(parts, *TRAIN, config, callbacks=[seen.append])
+    assert len(seen) == 19  # one a batch
+    assert same(whole, parts)
+
+
+class Scripted:
+    """An engine whose validation loss follows a script; its state is the number of passes."""
+
+    multilabel = False
+
+    def __init__(self, logits):
+        self.logits, self.passes = logits, 0
+
+    def train(self, bags, labels, order, rates, **_):
+        self.passes += 1
+        return np.ones(len(order), np.float32)
+
+    def scores(self, bags):
+        right = self.logits[self.passes - 1]
+        return np.tile(np.array([right, 0], np.float32), (len(bags), 1))
+
+    def state(self):
+        return {"passes": np.array(self.passes)}
+
+    def load_state(self, state):
+        self.passes = int(state["passes"])
+
+
+SMALL = (TRAIN[0][:4], Labels.single([0, 0, 0, 0]))
+
+
+def test_early_stopping_waits_and_restores_the_best():
+    engine = Scripted([1, 2, 5, 4, 3, 4.5, 9, 9])
+    config = TrainConfig(passes=8, patience=3)
+    history = fit(engine, *SMALL, config, validation=SMALL)
+    assert len(history.epochs) == 6  # the best is the third; three more bring nothing better
+    assert history.best.number == 2
+    assert engine.passes == 3
+    assert history.stopped == "no better validation loss for 3 passes"
+
+
+def test_the_best_weights_are_kept_without_patience_too():
+    engine = Scripted([1, 5, 2])
+    fit(engine, *SMALL, TrainConfig(passes=3), validation=SMALL)
+    assert engine.passes == 2
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3])
+def test_resuming_gives_the_same_bits(stop_after):
+    config = TrainConfig(passes=4, batch_size=32, snippets=(4, 20), patience=2)
+    whole = model()
+    full_history = fit(whole, *TRAIN, config, validation=VALID)
+
+    class Killed(Exception):
+        pass
+
+    kept: list[Snapshot] = []
+
+    def keep(run: Snapshot):
+        kept.append(run)
+        if len(run.history.epochs) == stop_after:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(model(), *TRAIN, config, validation=VALID, on_pass=keep)
+    resumed = model(seed=99)  # its weights are replaced
+    history = fit(resumed, *TRAIN, config, validation=VALID, resume=kept[-1])
+    assert same(whole, resumed)
+    assert [e.loss for e in history.epochs] == [e.loss for e in full_history.epochs]
+
+
+def test_ctrl_c_stops_cleanly_and_keeps_the_best():
+    engine = model()
+
+    def interrupt(progress):
+        if progress.epoch == 2:
+            raise KeyboardInterrupt
+
+    config = TrainConfig(passes=5, batch_size=32)
+    history = fit(engine, *TRAIN, config, validation=VALID, callbacks=[interrupt])
+    assert history.stopped == "interrupted in pass 3"
+    assert len(history.epochs) == 2
+    assert evaluate(engine, *VALID)["validation_loss"] == history.best.validation_loss
+
+
+def test_an_exploding_loss_stops_with_the_reason():
+    engine = model()
+    weights = np.ones(600, np.float32)
+    weights[17] = np.inf
+    history = fit(engine, *TRAIN, TrainConfig(passes=2, batch_size=32), weights=weights)
+    assert "no longer a finite number" in history.stopped
+    assert "(pass 1)" in history.stopped
+    assert np.isfinite(engine.tables.E).all()
+
+
+def test_weights_of_documents_and_classes():
+    labels = Labels.single([0, 0, 0, 1])
+    weights = balanced_weights(labels, CLASSES)
+    np.testing.assert_allclose(weights, [2 / 3, 2 / 3, 2 / 3, 2])
+    several = Labels(np.array([0, 0, 1]), np.array([0, 1, 3, 3]))
+    weights = balanced_weights(several, CLASSES)
+    np.testing.assert_allclose(weights, [0.75, (0.75 + 1.5) / 2, 1])
+    none = np.zeros(600, np.float32)
+    engine = model()
+    fit(engine, *TRAIN, TrainConfig(passes=1), weights=none)
+    assert same(engine, model())  # documents that weigh nothing teach nothing
+
+
+def test_multilabel_learns():
+    bags, single = TRAIN
+    # class 0 or not, class 1 or not; class 2 is neither
+    keep = single.labels < 2
+    labels = Labels(single.labels[keep], np.concatenate([[0], np.cumsum(keep)]))
+    engine = ShallowModel(HashSpec(2000, 200, 2), 16, 2, multilabel=True, threads=1)
+    fit(engine, bags, labels, TrainConfig(passes=4, batch_size=32))
+    assert evaluate(engine, bags, labels)["validation_accuracy"] > 0.95
+
+
+def test_evaluate_is_cross_entropy():
+    engine = model()
+    z = engine.scores(VALID[0]).astype(np.float64)
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    want = -np.log(p[np.arange(200), VALID[1].labels]).mean()
+    got = evaluate(engine, *VALID)
+    assert got["validation_loss"] == pytest.approx(want)
+    assert got["validation_accuracy"] == (z.argmax(1) == VALID[1].labels).mean()
+
+
+def test_default_rate_falls_with_length_and_stays_sensible():
+    def of_length(n):
+        return default_rate(Bags(np.zeros(10 * n, np.int64), np.arange(0, 10 * n + 1, n)))
+
+    rates = [of_length(n) for n in (1, 10, 100, 1000, 100_000)]
+    assert rates == sorted(rates, reverse=True)
+    assert all(0.01 <= rate <= 0.5 for rate in rates)
+    assert default_rate(Bags(np.empty(0, np.int64), np.zeros(1, np.int64))) <= 0.5
+
+
+def test_paper_protocol():
+    config = TrainConfig.paper()
+    assert (config.snippets, config.patience, config.decay) == ((4, 100), 10, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"passes": 0}, "passes .* found 0"),
+        ({"batch_size": 0}, "batch_size .* found 0"),
+        ({"patience": 0}, "patience .* found 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0, found 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be above 0, found nan"),
+    ],
+)
+def test_bad_settings_get_a_sentence(options, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        TrainConfig(**options)
+
+
+def test_split():
+    train, held = split(100, 0.05, seed=3)
+    assert len(held) == 5
+    assert sorted([*train, *held]) == list(range(100))
+    assert np.array_equal(split(100, 0.05, seed=3)[1], held)
+    assert not np.array_equal(split(100, 0.05, seed=4)[1], held)
+    with pytest.raises(ValueError, match=r"found 1\.5"):
+        split(10, 1.5, seed=0)
+
+
+def test_labels_take_and_matrix():
+    labels = Labels(np.array([2, 0, 1, 1]), np.array([0, 1, 1, 3, 4]))
+    taken = labels.take(np.array([3, 2, 1]))
+    assert taken.labels.tolist() == [1, 0, 1]
+    assert taken.offsets.tolist() == [0, 1, 3, 3]
+    assert taken.matrix(3).tolist() == [
+        [False, True, False],
+        [True, True, False],
+        [False, False, False],
+    ]
+    assert labels.counts(3).tolist() == [1, 2, 1]
+
+
+def test_history_round_trip_and_plot(tmp_path):
+    history = History([Epoch(0, 0.5, 0.1, 1.5, 0.4, 0.9), Epoch(1, 0.3, 0.0, 1.4, 0.45, 0.89)])
+    assert History.from_dict(history.to_dict()) == history
+    assert history.best.number == 0
+    assert history.seconds == pytest.approx(2.9)
+    history.plot(tmp_path / "history.png")
+    assert (tmp_path / "history.png").stat().st_size > 5000
+    with pytest.raises(ValueError, match="nothing has been trained"):
+        History().best  # noqa: B018
