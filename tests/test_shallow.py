@@ -159,6 +159,23 @@ def test_the_same_bits_for_any_number_of_threads_and_from_run_to_run():
         assert np.array_equal(one.probed, other.probed)
 
 
+def test_learned_documents_leave_the_embedding_alone(monkeypatch):
+    spec = HashSpec(40, 11, 2)
+    bags, order = make_bags(spec), np.arange(len(LENGTHS))
+    labels, rates = Labels.single(np.zeros(len(bags))), np.full(1, 0.1, np.float32)
+    before, after = (ShallowModel(spec, 16, 3) for _ in range(2))
+    for model in (before, after):
+        model.tables.bias[:] = [5, 0, 0]  # all errors are about 0.013
+    monkeypatch.setattr("hashembed.shallow.MARGIN", 0.02)
+    after.train(bags, labels, order, rates, batch_size=16)
+    assert np.array_equal(before.tables.E, after.tables.E)
+    assert np.array_equal(before.importance_weights, after.importance_weights)
+    assert not np.array_equal(before.tables.bias, after.tables.bias)
+    monkeypatch.setattr("hashembed.shallow.MARGIN", 0.01)
+    after.train(bags, labels, order, rates, batch_size=16)
+    assert not np.array_equal(before.tables.E, after.tables.E)
+
+
 def test_snippets_restrict_a_document_to_a_run_of_its_keys():
     spec = HashSpec(40, 11, 2)
     bags = make_bags(spec)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hashembed.classifier import TextClassifier
     from hashembed.hashing import HashSpec
     from hashembed.nn import HashEmbedding, HashEmbeddingBag, replace_embeddings
     from hashembed.planner import plan
@@ -18,6 +19,7 @@ __all__ = [
     "HashEmbedding",
     "HashEmbeddingBag",
     "HashSpec",
+    "TextClassifier",
     "plan",
     "replace_embeddings",
 ]
@@ -26,6 +28,7 @@ _HOMES = {
     "HashEmbedding": "hashembed.nn",
     "HashEmbeddingBag": "hashembed.nn",
     "HashSpec": "hashembed.hashing",
+    "TextClassifier": "hashembed.classifier",
     "plan": "hashembed.planner",
     "replace_embeddings": "hashembed.nn",
 }

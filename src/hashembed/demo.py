@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hashembed import theory
@@ -56,10 +57,15 @@ class Collision:
     measured: int
 
 
-def load_task() -> Task:
-    """Read the sentences that come with the package."""
+def read_sentences() -> pa.Table:
+    """The sentences that come with the package: split, language, text."""
     with (files("hashembed") / "data" / "sentences.parquet").open("rb") as file:
-        table = pq.read_table(file)
+        return pq.read_table(file)
+
+
+def load_task() -> Task:
+    """The sentences as bags of keys."""
+    table = read_sentences()
     languages, labels = np.unique(table["language"].to_numpy(), return_inverse=True)
     training = (table["split"].to_numpy() == "train").nonzero()[0]
     testing = (table["split"].to_numpy() == "test").nonzero()[0]

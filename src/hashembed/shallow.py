@@ -59,22 +59,24 @@ class ShallowModel:
         rng = np.random.default_rng(seed)
         E = rng.standard_normal((B, d), np.float32)
         E *= np.float32(WEIGHT_STD)
-        records = np.zeros((K if importance else 1, record_width(k)), np.float32)
-        if importance:
-            records[:, :k] = rng.standard_normal((K, k), np.float32)
-            records[:, :k] *= np.float32(IMPORTANCE_STD)
         W = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d)).astype(np.float32)
-        self.tables = Tables(
-            E=E,
-            E_square=np.zeros(B, np.float32),
-            E_slots=np.zeros(B, np.int32),
-            records=records,
-            W=W,
-            W_square=np.zeros_like(W),
-            bias=np.zeros(num_classes, np.float32),
-            bias_square=np.zeros(num_classes, np.float32),
-            seeds=derive_seeds(spec.seed, k),
-        )
+        self.tables = _tables(spec, E, W, importance)
+        if importance:
+            P = rng.standard_normal((K, k), np.float32)
+            np.multiply(P, np.float32(IMPORTANCE_STD), out=self.importance_weights)
+
+    @classmethod
+    def from_tensors(cls, spec: HashSpec, tensors: State, threads: int | None) -> "ShallowModel":
+        """A model with these weights: E, W, bias and, unless it has none, P."""
+        self = cls.__new__(cls)
+        self.spec, self.importance, self.multilabel = spec, "P" in tensors, False
+        self.threads = threads or cpu_count()
+        E, W = tensors["E"].astype(np.float32), tensors["W"].astype(np.float32)
+        self.tables = _tables(spec, E, W, self.importance)
+        self.tables.bias[:] = tensors["bias"]
+        if self.importance:
+            self.importance_weights[:] = tensors["P"]
+        return self
 
     @property
     def importance_weights(self) -> F32:
@@ -200,3 +202,19 @@ class ShallowModel:
             label_offsets=labels.offsets,
             weights=np.ascontiguousarray(weights, np.float32),
         )
+
+
+def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:
+    """Tables around these weights, with everything else at zero."""
+    rows = spec.num_embeddings if importance else 1
+    return Tables(
+        E=E,
+        E_square=np.zeros(len(E), np.float32),
+        E_slots=np.zeros(len(E), np.int32),
+        records=np.zeros((rows, record_width(spec.num_hashes)), np.float32),
+        W=W,
+        W_square=np.zeros_like(W),
+        bias=np.zeros(len(W), np.float32),
+        bias_square=np.zeros(len(W), np.float32),
+        seeds=derive_seeds(spec.seed, spec.num_hashes),
+    )

@@ -63,7 +63,7 @@ def default_rate(bags: Bags) -> float:
 
     A document's vector is a sum, so one step of its rows moves it the further the longer it is.
     """
-    typical = float(np.sqrt(np.mean(np.square(bags.lengths, dtype=np.float64)))) if len(bags) else 1
+    typical = len(bags.keys) / max(len(bags), 1)
     return float(np.clip(RATE_AT_ONE / max(typical, 1) ** RATE_POWER, 0.01, 0.5))
 
 

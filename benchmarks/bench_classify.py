@@ -1,0 +1,154 @@
+"""Text classification, side by side: from a text file to a trained model, on two threads.
+
+    python -m benchmarks.bench_classify --data FOLDER [--sets imdb ...] [--tools hashembed ...]
+
+FOLDER holds a folder for each set with train.csv and test.csv (class, text, ... without a header).
+Every tool reads the same text: lower-cased, punctuation replaced by spaces, shuffled once, in
+fastText's format. A tool with several settings takes the one with the best accuracy on 5% of the
+training data, and is then trained on all of it. Every run is a process of its own; imports and
+one-time compilation are done before the clock starts. Results go to benchmarks/results/.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import random
+import re
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchmarks.tools import TOOLS
+
+RESULTS = Path(__file__).parent / "results"
+SETS = (
+    "ag_news_partial",
+    "20newsgroups",
+    "imdb",
+    "news_category",
+    "emotions",
+    "langid_commonvoice",
+)
+PACKAGES = ("hashembed", "numba", "numpy", "fasttext-wheel", "scikit-learn", "vowpalwabbit")
+COLUMNS = (
+    "set",
+    "tool",
+    "setting",
+    "accuracy",
+    "train_seconds",
+    "model_bytes",
+    "peak_megabytes",
+    "batch_per_second",
+    "single_per_second",
+)
+
+csv.field_size_limit(1 << 30)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
+    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
+    parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--tools", nargs="*", default=list(TOOLS))
+    parser.add_argument("--out", type=Path, default=RESULTS / "classify.csv")
+    options = parser.parse_args()
+    if options.data is None:
+        parser.error("name the folder of data sets with --data or in HASHEMBED_DATA")
+    options.work.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name in options.sets:
+        files = prepare(Path(options.data) / name, options.work / name)
+        for tool in options.tools:
+            row = {"set": name, "tool": tool, **measure(tool, files)}
+            rows.append(row)
+            print("  ".join(f"{k} {_short(row[k])}" for k in COLUMNS), flush=True)
+    write(rows, options.out)
+
+
+def prepare(source: Path, target: Path) -> dict[str, Path]:
+    """CSV -> files in fastText's format: all of train, 95% of it, the other 5%, and test."""
+    files = {part: target / f"{part}.txt" for part in ("train", "most", "held", "test")}
+    if all(file.exists() for file in files.values()):
+        return files
+    target.mkdir(parents=True, exist_ok=True)
+    for part in ("train", "test"):
+        with open(source / f"{part}.csv", newline="", encoding="utf8") as file:
+            rows = list(csv.reader(file))
+        random.Random(0).shuffle(rows)
+        lines = [f"__label__{row[0].strip()} {plain(' '.join(row[1:]))}\n" for row in rows]
+        files[part].write_text("".join(lines), encoding="utf8")
+        if part == "train":
+            held = len(lines) // 20
+            files["held"].write_text("".join(lines[:held]), encoding="utf8")
+            files["most"].write_text("".join(lines[held:]), encoding="utf8")
+    return files
+
+
+def plain(text: str) -> str:
+    return " ".join(re.sub(r"[^\w\s]", " ", text.replace("\\n", " ").lower()).split())
+
+
+def measure(tool: str, files: dict[str, Path]) -> dict:
+    settings = TOOLS[tool].settings
+    best = settings[0]
+    if len(settings) > 1:
+        tried = [
+            (run(tool, files["most"], files["held"], s)["accuracy"], i)
+            for i, s in enumerate(settings)
+        ]
+        best = settings[max(tried, key=lambda pair: (pair[0], -pair[1]))[1]]
+    runs = [run(tool, files["train"], files["test"], best, "--full") for _ in range(3)]
+    fastest = min(runs, key=lambda r: r["train_seconds"])
+    return {"setting": json.dumps(best), **fastest}
+
+
+def run(tool: str, train: Path, test: Path, setting: dict, *flags: str) -> dict:
+    command = [sys.executable, "-m", "benchmarks.run_one", tool, str(train), str(test)]
+    done = subprocess.run(
+        [*command, json.dumps(setting), *flags], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{tool} failed on {train}:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def write(rows: list[dict], path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with open(path, "w", newline="") as file:
+        file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: _short(row[k]) for k in COLUMNS})
+    print(f"wrote {path}")
+
+
+def machine() -> str:
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores of {model[1] if model else platform.processor()}"
+
+
+def versions() -> str:
+    found = [f"Python {platform.python_version()}"]
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _short(value):
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main()

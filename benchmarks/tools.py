@@ -1,0 +1,169 @@
+"""The tools that are compared: each trains on one file and then answers for another.
+
+A tool is a class with `settings` to choose among, `train(path, setting)`, `predict(texts)`,
+`predict_one(text)` and `save(path) -> bytes`. Files are in fastText's format, a document a line.
+"""
+
+import os
+from pathlib import Path
+
+THREADS = 2
+
+
+def read_lines(path):
+    labels, texts = [], []
+    with open(path, encoding="utf8") as file:
+        for line in file:
+            label, _, text = line.rstrip("\n").partition(" ")
+            labels.append(label.removeprefix("__label__"))
+            texts.append(text)
+    return labels, texts
+
+
+class Hashembed:
+    """TextClassifier with its defaults."""
+
+    settings = ({},)
+
+    def train(self, path, setting):
+        from hashembed.classifier import TextClassifier
+        from hashembed.readers import read_fasttext
+
+        labels, texts = read_fasttext(path)
+        self.model = TextClassifier(threads=THREADS, **setting).fit(texts, labels)
+
+    def predict(self, texts):
+        return self.model.predict(texts).tolist()
+
+    def predict_one(self, text):
+        return self.model.predict([text])[0]
+
+    def save(self, path):
+        self.model.save(path)
+        return path.stat().st_size
+
+
+class HashembedSubwords(Hashembed):
+    """The same with words and character n-grams."""
+
+    settings = ({"ngrams": (1, 1), "subwords": (2, 4)},)
+
+
+class FastText:
+    """fastText 0.9.2: bigrams, d = 20, five epochs, several learning rates."""
+
+    settings = tuple({"lr": lr} for lr in (0.1, 0.25, 0.5, 1.0))
+    orders = (2, 0, 0)  # words, and the shortest and longest character n-grams
+
+    def train(self, path, setting):
+        import fasttext
+
+        fasttext.FastText.eprint = lambda x: None
+        self.model = fasttext.train_supervised(
+            str(path),
+            minCount=1,
+            thread=THREADS,
+            verbose=0,
+            epoch=5,
+            dim=20,
+            bucket=2_000_000,
+            wordNgrams=self.orders[0],
+            minn=self.orders[1],
+            maxn=self.orders[2],
+            **setting,
+        )
+
+    def predict(self, texts):
+        # The wrapper's predict() needs NumPy 1; what it wraps does not.
+        lines = [text + "\n" for text in texts]
+        _, labels = self.model.f.multilinePredict(lines, 1, 0.0, "strict")
+        return [label[0].removeprefix("__label__") if label else "" for label in labels]
+
+    def predict_one(self, text):
+        return self.model.f.predict(text + "\n", 1, 0.0, "strict")[0][1].removeprefix("__label__")
+
+    def save(self, path):
+        self.model.save_model(str(path))
+        return path.stat().st_size
+
+
+class FastTextSubwords(FastText):
+    """fastText with words and character n-grams."""
+
+    orders = (1, 2, 4)
+
+
+class ScikitLearn:
+    """HashingVectorizer and SGDClassifier with log loss."""
+
+    settings = tuple({"alpha": alpha} for alpha in (1e-5, 3e-6, 1e-6))
+
+    def train(self, path, setting):
+        from sklearn.feature_extraction.text import HashingVectorizer
+        from sklearn.linear_model import SGDClassifier
+        from sklearn.pipeline import make_pipeline
+
+        labels, texts = read_lines(path)
+        self.model = make_pipeline(
+            HashingVectorizer(ngram_range=(1, 2), n_features=2**20, token_pattern=r"\S+"),
+            SGDClassifier(loss="log_loss", n_jobs=THREADS, random_state=0, **setting),
+        ).fit(texts, labels)
+
+    def predict(self, texts):
+        return self.model.predict(texts).tolist()
+
+    def predict_one(self, text):
+        return self.model.predict([text])[0]
+
+    def save(self, path):
+        coefficients = self.model[-1].coef_
+        path.write_bytes(coefficients.astype("float32").tobytes())
+        return path.stat().st_size
+
+
+class VowpalWabbit:
+    """Vowpal Wabbit: one against all, bigrams, three passes."""
+
+    settings = tuple({"rate": rate} for rate in (0.25, 0.5, 1.0))
+
+    def train(self, path, setting):
+        from vowpalwabbit import Workspace
+
+        labels, texts = read_lines(path)
+        self.names = sorted(set(labels))
+        number = {name: i + 1 for i, name in enumerate(self.names)}
+        data = Path(f"{path}.vw")
+        with open(data, "w", encoding="utf8") as file:
+            for label, text in zip(labels, texts, strict=True):
+                file.write(f"{number[label]} | {_escape(text)}\n")
+        model = f"{path}.model"
+        Workspace(
+            f"--oaa {len(self.names)} --loss_function logistic --ngram 2 -b 22 --passes 3 -k "
+            f"--holdout_off -l {setting['rate']} --cache_file {path}.cache -d {data} -f {model} "
+            "--quiet"
+        ).finish()
+        self.saved = model
+        self.model = Workspace(f"-i {model} -t --quiet")
+
+    def predict(self, texts):
+        return [self.predict_one(text) for text in texts]
+
+    def predict_one(self, text):
+        return self.names[int(self.model.predict(f"| {_escape(text)}")) - 1]
+
+    def save(self, path):
+        return os.path.getsize(self.saved)
+
+
+def _escape(text):
+    return text.replace(":", " ").replace("|", " ")
+
+
+TOOLS = {
+    "hashembed": Hashembed,
+    "fastText": FastText,
+    "scikit-learn": ScikitLearn,
+    "Vowpal Wabbit": VowpalWabbit,
+    "hashembed, subwords": HashembedSubwords,
+    "fastText, subwords": FastTextSubwords,
+}
