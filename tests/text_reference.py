@@ -31,11 +31,11 @@ def is_separator(char: str) -> bool:
 def fold(char: str) -> str:
     if SAME_UNICODE:
         return char.casefold()
-    table = character_table(True).tolist()
-    codes = [table[ord(char)]]
+    table = character_table(True)
+    codes = [int(table[ord(char)])]
     if codes[0] & 0xFF == MARK:
-        row = EXPANSIONS + 4 * (codes[0] >> 8)
-        codes = table[row + 1 : row + 1 + table[row]]
+        count, *codes = table[EXPANSIONS + 4 * (codes[0] >> 8) :][:4].tolist()
+        codes = codes[:count]
     return "".join((c.to_bytes(4, "little").rstrip(b"\0") or b"\0").decode() for c in codes)
 
 
