@@ -16,7 +16,9 @@ for them well before their turn.
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numba import njit
@@ -43,9 +45,21 @@ def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
     return _build(d, spec.num_hashes, importance, indexing)
 
 
+def _sources() -> int:
+    """A checksum of what is inlined here from other files.
+
+    Numba's cache on disk looks at the file of the compiled function alone; but it also looks at
+    the values that a function closes over, and so this one makes it notice.
+    """
+    parts = ("hashing_numba", "intrinsics", "kernel_parts", "kernel_steps", "threads")
+    folder = Path(__file__).parent
+    return crc32(b"".join((folder / f"{part}.py").read_bytes() for part in parts))
+
+
 @cache
 def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
     """The arguments are constants for the compiler: loops unroll, branches vanish."""
+    sources = _sources()
 
     @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
     def train(
@@ -67,6 +81,7 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
         Documents whose errors are all below `margin` move the output layer only. Fewer batches
         than all were done when a loss is not finite: training stops before that update.
         """
+        assert sources >= 0  # closes over it
         order, begins, rates = batches.order, batches.begins, batches.rates
         batch_size = batches.batch_size
         for step in range(len(rates)):
@@ -123,6 +138,7 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
     @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
     def scores(worker, workers, barrier, tables, documents, K, B, out):
         """out (n, C) = the logits of each document."""
+        assert sources >= 0
         n = len(documents.starts)
         first, last = n * worker // workers, n * (worker + 1) // workers
         W_t = np.ascontiguousarray(tables.W.T)
