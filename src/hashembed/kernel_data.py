@@ -5,6 +5,7 @@ keeps all that belongs to a row of P in one cache line: its k weights, the row's
 its *slot*, the place where its gradient is summed in the batch that last touched it.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 
 
+CACHE_LINE = 64  # bytes
 MAX_SLOTS = 2**24  # a record keeps its slot in a float32
 
 
@@ -57,7 +59,7 @@ class Scratch(NamedTuple):
     """Room for one batch, shared by all workers."""
 
     rows: U32  # (tokens,)
-    buckets: U32  # (tokens * k,)
+    buckets: U32  # (k, tokens)
     document: npt.NDArray[np.int32]  # (tokens,)
     weight: F32  # (tokens, k), P before the update
     slope: F32  # (tokens, k), dloss / dP
@@ -65,11 +67,22 @@ class Scratch(NamedTuple):
     g: F32  # (batch, d), dloss / dh
     z: F32  # (batch, C), logits, then dloss / dlogits
     W_t: F32  # (d, C), W transposed
-    owned: I64  # (workers, tokens * k), places of the tokens whose rows a worker updates
+    owned: I64  # (workers, tokens), places of the tokens whose rows a worker updates
     owners: U32  # (workers, tokens * k), the row of each slot
     P_sums: F32  # (workers, slots, k), gradients
     E_sums: F32  # (workers, slots, d)
     W_sums: F32  # (workers, d)
+
+
+def aligned(*shape: int) -> F32:
+    """An uninitialised array that begins with a cache line.
+
+    With d = 16 a row is then exactly one line; anywhere else it would lie across two.
+    """
+    size = 4 * math.prod(shape)
+    raw = np.empty(size + CACHE_LINE, np.uint8)
+    start = -raw.ctypes.data % CACHE_LINE
+    return raw[start : start + size].view(np.float32).reshape(shape)
 
 
 def record_width(k: int) -> int:
@@ -86,22 +99,19 @@ def make_scratch(tables: Tables, batch: int, tokens: int, workers: int) -> Scrat
             "make the batches smaller or cut long documents"
         )
 
-    def f32(*shape: int) -> F32:
-        return np.empty(shape, np.float32)
-
     return Scratch(
         rows=np.empty(tokens, np.uint32),
-        buckets=np.empty(tokens * k, np.uint32),
+        buckets=np.empty((k, tokens), np.uint32),
         document=np.empty(tokens, np.int32),
-        weight=f32(tokens, k),
-        slope=f32(tokens, k),
-        h=f32(batch, d),
-        g=f32(batch, d),
-        z=f32(batch, classes),
+        weight=aligned(tokens, k),
+        slope=aligned(tokens, k),
+        h=aligned(batch, d),
+        g=aligned(batch, d),
+        z=aligned(batch, classes),
         W_t=np.ascontiguousarray(tables.W.T),
-        owned=np.empty((workers, tokens * k), np.int64),
+        owned=np.empty((workers, tokens), np.int64),
         owners=np.empty((workers, tokens * k), np.uint32),
-        P_sums=f32(workers, min(tokens, len(tables.records)), k),
-        E_sums=f32(workers, min(tokens * k, len(tables.E)), d),
-        W_sums=f32(workers, d),
+        P_sums=aligned(workers, min(tokens, len(tables.records)), k),
+        E_sums=aligned(workers, min(tokens * k, len(tables.E)), d),
+        W_sums=aligned(workers, d),
     )

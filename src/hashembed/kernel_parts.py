@@ -13,42 +13,65 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 @njit(inline="always")
 def hash_document(tables, documents, doc, K, B, k, importance, indexing, rows, buckets, at):
-    """Rows and buckets of a document's tokens, from position `at` on, asked for from memory."""
+    """Rows and buckets of a document's tokens, from position `at` on, asked for from memory.
+
+    Loops over tokens are innermost and write one array each: that is what LLVM vectorises.
+    """
     start, length = documents.starts[doc], documents.lengths[doc]
+    # Views that begin at 0: of `keys[start + x]` Numba would have to ask whether it is negative.
+    keys, own_rows = documents.keys[start : start + length], rows[at : at + length]
+    seed = tables.seeds[0]
     for x in range(length):
-        key = documents.keys[start + x]
-        a, b = lane_a(key), lane_b(key)
-        row = key if indexing >= IDENTITY else reduce_range(row_hash(a, tables.seeds[0]), K)
-        rows[at + x] = np.uint32(row)
-        if indexing != INDEPENDENT:
-            a, b = np.uint32(row), np.uint32(0)
-        for i in range(k):
-            bucket = reduce_range(bucket_hash(a, b, tables.seeds[i + 1]), B)
-            buckets[(at + x) * k + i] = np.uint32(bucket)
-        if indexing == DIRECT:
-            buckets[(at + x) * k] = np.uint32(row)
+        if indexing >= IDENTITY:
+            own_rows[x] = np.uint32(keys[x])
+        else:
+            own_rows[x] = np.uint32(reduce_range(row_hash(lane_a(keys[x]), seed), K))
+    for i in range(k):
+        own_buckets = buckets[i, at : at + length]
+        seed = tables.seeds[i + 1]
+        for x in range(length):
+            if indexing == INDEPENDENT:
+                a, b = lane_a(keys[x]), lane_b(keys[x])
+            else:
+                a, b = own_rows[x], np.uint32(0)
+            own_buckets[x] = np.uint32(reduce_range(bucket_hash(a, b, seed), B))
+    if indexing == DIRECT:
+        buckets[0, at : at + length] = own_rows
     for t in range(at, at + length):
         if importance:
             prefetch(tables.records, rows[t])
         for i in range(k):
-            prefetch(tables.E, buckets[t * k + i])
+            prefetch(tables.E, buckets[i, t])
+
+
+@njit(inline="always")
+def token_value(E, records, rows, buckets, t, j, k, importance):
+    """Component j of a token's hash vector."""
+    v = ZERO
+    for i in range(k):
+        if importance:
+            v += records[rows[t], i] * E[buckets[i, t], j]
+        else:
+            v += E[buckets[i, t], j]
+    return v
 
 
 @njit(inline="always")
 def add_tokens(E, records, rows, buckets, begin, end, d, k, importance, h):
-    """h = sum of the hash vectors of tokens begin..end."""
+    """h = sum of the hash vectors of tokens begin..end, four at a time: h goes through memory."""
     for j in range(d):
         h[j] = ZERO
-    for t in range(begin, end):
-        row = rows[t]
+    fours = begin + (end - begin) // 4 * 4
+    for t in range(begin, fours, 4):
         for j in range(d):
-            v = h[j]
-            for i in range(k):
-                if importance:
-                    v += records[row, i] * E[buckets[t * k + i], j]
-                else:
-                    v += E[buckets[t * k + i], j]
-            h[j] = v
+            first = token_value(E, records, rows, buckets, t, j, k, importance)
+            first += token_value(E, records, rows, buckets, t + 1, j, k, importance)
+            second = token_value(E, records, rows, buckets, t + 2, j, k, importance)
+            second += token_value(E, records, rows, buckets, t + 3, j, k, importance)
+            h[j] += first + second
+    for t in range(fours, end):
+        for j in range(d):
+            h[j] += token_value(E, records, rows, buckets, t, j, k, importance)
 
 
 @njit(inline="always")
@@ -61,6 +84,23 @@ def add_scores(h, W_t, bias, d, z):
         v = h[j]
         for c in range(classes):
             z[c] += v * W_t[j, c]
+
+
+@njit(inline="always")
+def errors_to_slope(errors, W, d, g):
+    """g = dloss / dh = W^T errors, four classes at a time."""
+    classes = len(errors)
+    for j in range(d):
+        g[j] = ZERO
+    fours = classes // 4 * 4
+    for c in range(0, fours, 4):
+        e0, e1, e2, e3 = errors[c], errors[c + 1], errors[c + 2], errors[c + 3]
+        for j in range(d):
+            first = e0 * W[c, j] + e1 * W[c + 1, j]
+            g[j] += first + (e2 * W[c + 2, j] + e3 * W[c + 3, j])
+    for c in range(fours, classes):
+        for j in range(d):
+            g[j] += errors[c] * W[c, j]
 
 
 @njit(inline="always")

@@ -10,6 +10,7 @@ from hashembed.kernel_parts import (
     adagrad_factor,
     add_scores,
     add_tokens,
+    errors_to_slope,
     hash_document,
     largest_error,
     sigmoid_error,
@@ -76,23 +77,20 @@ def errors_of(
             loss = softmax_error(z, documents.labels[l0])
         weight = documents.weights[doc]
         batches.losses[x] = loss * weight
-        for j in range(d):
-            g[j] = ZERO
         for c in range(len(z)):
             z[c] *= weight
-            for j in range(d):
-                g[j] += z[c] * W[c, j]
+        errors_to_slope(z, W, d, g)
         if largest_error(z) < margin:  # learned: its rows are no worker's
             for t in range(t0, t1):
                 rows[t] = NOBODYS
                 for i in range(k):
-                    buckets[t * k + i] = NOBODYS
+                    buckets[i, t] = NOBODYS
             continue
         for t in range(t0, t1):
             scratch.document[t] = q
             if importance:
                 for i in range(k):
-                    bucket = buckets[t * k + i]
+                    bucket = buckets[i, t]
                     dot = ZERO
                     for j in range(d):
                         dot += g[j] * E[bucket, j]
@@ -139,28 +137,31 @@ def update_records(low, high, k, tokens, tables, scratch, worker, rate, epsilon)
 @njit(inline="always")
 def update_components(low, high, d, k, importance, tokens, tables, scratch, worker, rate, epsilon):
     """Rows low..high of E, in the same way."""
-    E, slots, buckets, g = tables.E, tables.E_slots, scratch.buckets, scratch.g
+    E, slots, g = tables.E, tables.E_slots, scratch.g
     mine, owners, sums = scratch.owned[worker], scratch.owners[worker], scratch.E_sums[worker]
-    count = 0
-    for x in range(tokens * k):
-        mine[count] = x
-        count += (buckets[x] >= low) & (buckets[x] < high)
     used = 0
-    for y in range(count):
-        x = mine[y]
-        t = x // k
-        p = scratch.weight[t, x - t * k] if importance else ONE
-        bucket, q = buckets[x], scratch.document[t]
-        slot = slots[bucket]
-        if slot < used and owners[slot] == bucket:
-            for j in range(d):
-                sums[slot, j] += p * g[q, j]
-        else:
-            slots[bucket] = used
-            owners[used] = bucket
-            for j in range(d):
-                sums[used, j] = p * g[q, j]
-            used += 1
+    for i in range(k):
+        buckets = scratch.buckets[i]
+        count = 0
+        for t in range(tokens):
+            mine[count] = t
+            count += (buckets[t] >= low) & (buckets[t] < high)
+        for x in range(count):
+            prefetch(slots, buckets[mine[min(x + 2 * AHEAD, count - 1)]])
+            prefetch(sums, min(slots[buckets[mine[min(x + AHEAD, count - 1)]]], used))
+            t = mine[x]
+            p = scratch.weight[t, i] if importance else ONE
+            bucket, q = buckets[t], scratch.document[t]
+            slot = slots[bucket]
+            if slot < used and owners[slot] == bucket:
+                for j in range(d):
+                    sums[slot, j] += p * g[q, j]
+            else:
+                slots[bucket] = used
+                owners[used] = bucket
+                for j in range(d):
+                    sums[used, j] = p * g[q, j]
+                used += 1
     for slot in range(used):
         prefetch(E, owners[min(slot + AHEAD, used - 1)])
         bucket = owners[slot]

@@ -147,7 +147,7 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
         for q in range(first, last):
             most = max(most, documents.lengths[q])
         rows = np.empty(most, np.uint32)
-        buckets = np.empty(most * k, np.uint32)
+        buckets = np.empty((k, most), np.uint32)
         for q in range(first, last):
             hash_document(tables, documents, q, K, B, k, importance, indexing, rows, buckets, 0)
             end = documents.lengths[q]

@@ -11,6 +11,7 @@ from hashembed.kernel_data import (
     Batches,
     Documents,
     Tables,
+    aligned,
     make_scratch,
     record_width,
 )
@@ -57,7 +58,7 @@ class ShallowModel:
         self.threads = threads or cpu_count()
         K, B, k, d = spec.num_embeddings, spec.num_buckets, spec.num_hashes, embedding_dim
         rng = np.random.default_rng(seed)
-        E = rng.standard_normal((B, d), np.float32)
+        E = rng.standard_normal(dtype=np.float32, out=aligned(B, d))
         E *= np.float32(WEIGHT_STD)
         W = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d)).astype(np.float32)
         self.tables = _tables(spec, E, W, importance)
@@ -71,8 +72,9 @@ class ShallowModel:
         self = cls.__new__(cls)
         self.spec, self.importance, self.multilabel = spec, "P" in tensors, False
         self.threads = threads or cpu_count()
-        E, W = tensors["E"].astype(np.float32), tensors["W"].astype(np.float32)
-        self.tables = _tables(spec, E, W, self.importance)
+        E = aligned(*tensors["E"].shape)
+        E[:] = tensors["E"]
+        self.tables = _tables(spec, E, tensors["W"].astype(np.float32), self.importance)
         self.tables.bias[:] = tensors["bias"]
         if self.importance:
             self.importance_weights[:] = tensors["P"]
@@ -207,11 +209,13 @@ class ShallowModel:
 def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:
     """Tables around these weights, with everything else at zero."""
     rows = spec.num_embeddings if importance else 1
+    records = aligned(rows, record_width(spec.num_hashes))
+    records.fill(0)
     return Tables(
         E=E,
         E_square=np.zeros(len(E), np.float32),
         E_slots=np.zeros(len(E), np.int32),
-        records=np.zeros((rows, record_width(spec.num_hashes)), np.float32),
+        records=records,
         W=W,
         W_square=np.zeros_like(W),
         bias=np.zeros(len(W), np.float32),
