@@ -25,5 +25,9 @@ format:          ## put the code in shape
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 
-bench:           ## benchmarks; DATA names a folder of data sets
+bench:           ## all benchmarks; DATA names the folder of data sets
+	$(PYTHON) -m pip install -q -c constraints.txt -e ".[torch,bench]"
 	$(PYTHON) -m benchmarks.bench_text --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_step
+	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
+	$(PYTHON) -m benchmarks.report

@@ -43,6 +43,12 @@ class Hashembed:
         return path.stat().st_size
 
 
+class HashembedOnePass(Hashembed):
+    """The same with one pass over the data."""
+
+    settings = ({"passes": 1},)
+
+
 class HashembedSubwords(Hashembed):
     """The same with words and character n-grams."""
 
@@ -76,7 +82,7 @@ class FastText:
     def predict(self, texts):
         # The wrapper's predict() needs NumPy 1; what it wraps does not.
         lines = [text + "\n" for text in texts]
-        _, labels = self.model.f.multilinePredict(lines, 1, 0.0, "strict")
+        labels, _ = self.model.f.multilinePredict(lines, 1, 0.0, "strict")
         return [label[0].removeprefix("__label__") if label else "" for label in labels]
 
     def predict_one(self, text):
@@ -161,6 +167,7 @@ def _escape(text):
 
 TOOLS = {
     "hashembed": Hashembed,
+    "hashembed, one pass": HashembedOnePass,
     "fastText": FastText,
     "scikit-learn": ScikitLearn,
     "Vowpal Wabbit": VowpalWabbit,

@@ -30,6 +30,7 @@ ROOMS = [
     ["nn.cpu"],
     ["nn.cpu_ops"],
     ["nn.ops"],
+    ["nn.row_optimizer"],
     ["nn.optim"],
     ["nn.layers"],
     ["nn.replace"],
@@ -47,6 +48,7 @@ def test_public_names():
         "HashEmbeddingBag",
         "HashSpec",
         "TextClassifier",
+        "optim",
         "plan",
         "replace_embeddings",
     ]

@@ -1,6 +1,7 @@
 """What README and docs show works, and what CI runs is what README says."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_the_table_of_the_readme_is_the_demonstration():
         assert cells[1:3] == [keys, f"{result.parameters:,}"]
         # Another processor may sum in another order; 0.5% is 8 of the 1,600 sentences.
         assert abs(float(cells[3].rstrip("%")) / 100 - result.accuracy) <= 0.005
+
+
+def test_the_benchmark_table_of_the_readme_is_its_result_file():
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.report import BEGIN, END, read, table
+
+    text = (ROOT / "README.md").read_text()
+    assert text.split(BEGIN)[1].split(END)[0].strip() == table(read()[1])
 
 
 def test_demo_command():

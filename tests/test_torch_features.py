@@ -1,5 +1,6 @@
 """The layers with the rest of PyTorch: compile, export, autocast, DDP."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -100,7 +101,9 @@ def _train_rank(rank: int, folder: str, seeds: tuple[int, int]) -> None:
         model(ids).square().sum().backward()
         optimizer.step()
     torch.save(model.module.state_dict(), Path(folder) / f"rank{rank}.pt")
+    dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # gloo's threads sometimes keep an interpreter from ending
 
 
 # Different seeds: DDP must bring the hash functions into step along with the weights.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hashembed.classifier import TextClassifier
     from hashembed.hashing import HashSpec
-    from hashembed.nn import HashEmbedding, HashEmbeddingBag, replace_embeddings
+    from hashembed.nn import HashEmbedding, HashEmbeddingBag, optim, replace_embeddings
     from hashembed.planner import plan
 
 __version__ = "0.1.0"
@@ -20,6 +20,7 @@ __all__ = [
     "HashEmbeddingBag",
     "HashSpec",
     "TextClassifier",
+    "optim",
     "plan",
     "replace_embeddings",
 ]
@@ -29,6 +30,7 @@ _HOMES = {
     "HashEmbeddingBag": "hashembed.nn",
     "HashSpec": "hashembed.hashing",
     "TextClassifier": "hashembed.classifier",
+    "optim": "hashembed.nn",
     "plan": "hashembed.planner",
     "replace_embeddings": "hashembed.nn",
 }

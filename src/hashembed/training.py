@@ -58,13 +58,15 @@ class TrainConfig:
         return replace(protocol, **changes)
 
 
-def default_rate(bags: Bags) -> float:
+def default_rate(bags: Bags, passes: int = 2) -> float:
     """A first learning rate for documents of these lengths.
 
-    A document's vector is a sum, so one step of its rows moves it the further the longer it is.
+    A document's vector is a sum, so one step of its rows moves it the further the longer it is;
+    and fewer passes have to go further in each. Fitted to six data sets (`docs/training.md`).
     """
     typical = len(bags.keys) / max(len(bags), 1)
-    return float(np.clip(RATE_AT_ONE / max(typical, 1) ** RATE_POWER, 0.01, 0.5))
+    rate = RATE_AT_ONE / max(typical, 1) ** RATE_POWER * (2 / passes) ** 0.5
+    return float(np.clip(rate, 0.01, 0.5))
 
 
 @dataclass
@@ -110,7 +112,7 @@ def fit(
     early and cleanly, with the best weights so far; `history.stopped` says why.
     """
     config = config or TrainConfig()
-    rate = config.learning_rate or default_rate(bags)
+    rate = config.learning_rate or default_rate(bags, config.passes)
     run = resume or Snapshot(History(), {})
     if resume is not None:
         engine.load_state(resume.state)

@@ -7,7 +7,8 @@ except ImportError as error:
         'this part of hashembed needs PyTorch: pip install "hashembed[torch]"'
     ) from error
 
+from hashembed.nn import optim
 from hashembed.nn.layers import HashEmbedding, HashEmbeddingBag
 from hashembed.nn.replace import Replacement, replace_embeddings
 
-__all__ = ["HashEmbedding", "HashEmbeddingBag", "Replacement", "replace_embeddings"]
+__all__ = ["HashEmbedding", "HashEmbeddingBag", "Replacement", "optim", "replace_embeddings"]

@@ -16,7 +16,6 @@ from hashembed.hashing import (
     derive_seeds,
 )
 from hashembed.nn import ops
-from hashembed.nn.indexing import id_keys
 from hashembed.nn.inputs import check_ids, check_ranks, to_bags
 from hashembed.validation import one_of, whole_number
 
@@ -191,7 +190,7 @@ class HashEmbedding(nn.Module):
         if self.indexing == "identity":
             check_ranks(ids, self.num_embeddings)
             return ids
-        return id_keys(ids)
+        return ops.id_keys(ids)
 
     def _keep(self, ids: Tensor) -> Tensor | None:
         return None if self.padding_idx is None else ids != self.padding_idx

@@ -1,0 +1,290 @@
+"""The Numba kernels of `bag_kernels.py`, called on tensors; `cpu_ops.py` shows them to autograd."""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hashembed import bag_kernels
+from hashembed.hashing import INDEXINGS, HashSpec
+from hashembed.threads import run_workers
+
+Array = npt.NDArray[Any]
+
+# What sums are taken in, by the tables' precision.
+ACCUMULATION = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float32,
+    torch.float64: torch.float64,
+}
+_AS_BITS = {torch.float16: torch.int16, torch.bfloat16: torch.uint16}
+
+_NUMBERS_PER_WORKER = 2**15  # less work than this is not worth a thread
+_LONG = 1.0  # seconds of compiling after which the user is told
+MAX_TOKENS = 2**26  # in one call; so many fit, with 64 hashes each, into half an item of a sort
+
+
+@cache
+def _say_compiling() -> None:
+    message = "compiling CPU kernels; they are kept on disk for the next time"
+    logging.getLogger("hashembed").info(message)
+    if sys.stderr.isatty():
+        print(f"hashembed: {message}", file=sys.stderr)
+
+
+_seen: set[Any] = set()
+
+
+def run_kernel(kernel: Callable[..., Any], numbers: int, *arguments: Any) -> list[Any]:
+    """The kernel on as many of torch's threads as so many numbers are worth."""
+    workers = max(1, min(torch.get_num_threads(), numbers // _NUMBERS_PER_WORKER))
+    types = tuple(a.dtype for a in arguments if isinstance(a, np.ndarray))
+    if (kernel, types) in _seen:
+        return _run(kernel, workers, *arguments)
+    timer = threading.Timer(_LONG, _say_compiling)
+    timer.daemon = True
+    timer.start()
+    try:
+        return _run(kernel, workers, *arguments)
+    finally:
+        timer.cancel()
+        _seen.add((kernel, types))
+
+
+class _Team:
+    """Threads that stay, for a caller that does the first worker's part itself.
+
+    Kernels meet at barriers, so all workers must run at once: one caller at a time.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pool = ThreadPoolExecutor(1)
+        self.size = 1
+
+    def run(self, kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
+        if self.size < workers - 1:
+            self.pool, self.size = ThreadPoolExecutor(workers - 1), workers - 1
+        barrier = np.zeros(16, np.int64)
+        rest = [
+            self.pool.submit(kernel, w, workers, barrier, *arguments) for w in range(1, workers)
+        ]
+        return [kernel(0, workers, barrier, *arguments), *(task.result() for task in rest)]
+
+
+_team = _Team()
+
+
+def _forget_threads() -> None:
+    """A forked process has none of them."""
+    global _team
+    _team = _Team()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+def _run(kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
+    if workers > 1 and _team.lock.acquire(blocking=False):
+        try:
+            return _team.run(kernel, workers, *arguments)
+        finally:
+            _team.lock.release()
+    return run_workers(kernel, workers, *arguments)
+
+
+def as_array(tensor: Tensor) -> Array:
+    """The tensor's memory; half precision as integers, the way `storage.py` wants it."""
+    tensor = tensor.detach().contiguous()
+    return tensor.view(_AS_BITS.get(tensor.dtype, tensor.dtype)).numpy()
+
+
+def _optional(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> Array:
+    return as_array(torch.empty(shape, dtype=dtype) if tensor is None else tensor)
+
+
+class Bags(NamedTuple):
+    """One call: the tables, which of their rows each token reads, and what to do with them."""
+
+    weight: Tensor  # E (B, d)
+    importance: Tensor | None  # P (K, k)
+    rows: Tensor  # (N,)
+    buckets: Tensor  # (N, k)
+    offsets: Tensor | None  # (n + 1,); without them each token is a bag
+    keep: Tensor | None  # (N,)
+    weights: Tensor | None  # (N,), in the precision of accumulation
+    mean: bool
+    concat: bool
+    append: bool
+
+    @property
+    def num_bags(self) -> int:
+        """Rows of the output."""
+        return self.rows.shape[0] if self.offsets is None else self.offsets.shape[0] - 1
+
+    @property
+    def width(self) -> int:
+        """Columns of the output."""
+        k = self.buckets.shape[1]
+        return self.weight.shape[1] * (k if self.concat else 1) + (k if self.append else 0)
+
+    @property
+    def numbers(self) -> int:
+        """Products that a pass takes."""
+        return self.buckets.numel() * self.weight.shape[1]
+
+    def arrays(self) -> tuple[Any, ...]:
+        """What the kernels begin with; an option that is absent is an empty array."""
+        return (
+            as_array(self.weight),
+            _optional(self.importance, self.weight.dtype, 0, self.buckets.shape[1]),
+            as_array(self.rows),
+            as_array(self.buckets),
+            _optional(self.offsets, torch.int64, 0),
+            _optional(self.keep, torch.bool, 0),
+            _optional(self.weights, ACCUMULATION[self.weight.dtype], 0),
+            self.mean,
+            self.concat,
+            self.append,
+        )
+
+    def check(self) -> None:
+        """Kernels do not look where they write."""
+        n = len(self.rows)
+        if n > MAX_TOKENS:
+            raise ValueError(f"a call takes at most {MAX_TOKENS:,} ids, found {n:,}")
+        if self.offsets is not None:
+            o = self.offsets.numpy()
+            if len(o) == 0 or o[0] != 0 or o[-1] > n or (o[1:] < o[:-1]).any():
+                raise ValueError(f"offsets must begin with 0, never fall, and end at most at {n}")
+
+
+def id_keys(ids: Tensor) -> Tensor:
+    """Integer ids (...) -> keys (...)."""
+    ids = ids.contiguous()
+    keys = torch.empty_like(ids)
+    run_kernel(
+        bag_kernels.id_keys, ids.numel() * 8, as_array(ids).reshape(-1), keys.numpy().reshape(-1)
+    )
+    return keys
+
+
+def locate(
+    keys: Tensor, seeds: Tensor, num_embeddings: int, num_buckets: int, indexing: int
+) -> tuple[Tensor, Tensor]:
+    """keys (N,) -> rows (N,), buckets (N, k)."""
+    rows, buckets = torch.empty_like(keys), keys.new_empty((len(keys), len(seeds) - 1))
+    found = run_kernel(
+        bag_kernels.locate,
+        buckets.numel() * 8,  # a hash is worth a few products
+        as_array(keys),
+        seeds.detach().numpy().astype(np.uint32),
+        num_embeddings,
+        num_buckets,
+        indexing,
+        rows.numpy(),
+        buckets.numpy(),
+    )
+    if not all(found):
+        raise IndexError(
+            f"identity indexing takes ids from 0 to {num_embeddings - 1}, "
+            f"found ids from {int(keys.min())} to {int(keys.max())}"
+        )
+    return rows, buckets
+
+
+def indexing_number(spec: HashSpec) -> int:
+    """How the kernels call the indexing."""
+    return bag_kernels.DIRECT if spec.direct else INDEXINGS.index(spec.indexing)
+
+
+def forward(bags: Bags) -> Tensor:
+    """Sums or means of hash vectors (n, D)."""
+    bags.check()
+    out = bags.weight.new_empty((bags.num_bags, bags.width))
+    total = torch.empty(torch.get_num_threads(), bags.width, dtype=ACCUMULATION[bags.weight.dtype])
+    run_kernel(bag_kernels.forward, bags.numbers, *bags.arrays(), total.numpy(), as_array(out))
+    return out
+
+
+class Gradient(NamedTuple):
+    """Of a table: all of it; or the rows that were touched, in order."""
+
+    rows: Tensor | None  # (m,)
+    values: Tensor  # (m, width)
+
+
+def backward(
+    bags: Bags, grad: Tensor, wanted: tuple[bool, bool, bool], compact: tuple[bool, bool]
+) -> tuple[Gradient | None, Gradient | None, Tensor | None]:
+    """Gradients of E, P and the per-sample weights, where wanted."""
+    bags.check()
+    n, k = bags.buckets.shape
+    d, dtype = bags.weight.shape[1], ACCUMULATION[bags.weight.dtype]
+    bag, place = torch.empty_like(bags.rows), torch.empty_like(bags.rows)
+    factors, slope = torch.empty(n, k, dtype=dtype), torch.empty(n, k, dtype=dtype)
+    of_weights = torch.empty(n, dtype=dtype)
+    run_kernel(
+        bag_kernels.slopes,
+        bags.numbers,
+        *bags.arrays(),
+        as_array(grad),
+        wanted[1] or wanted[2],
+        *(t.numpy() for t in (bag, place, factors, slope, of_weights)),
+    )
+    of_E = of_P = None
+    if wanted[0]:
+        step = d if bags.concat else 0
+        of_E = _sum_rows(bags.weight, bags.buckets, bag, grad, step, factors, compact[0])
+    if wanted[1] and bags.importance is not None:
+        ones, rows = factors[:0], bags.rows.unsqueeze(1)
+        of_P = _sum_rows(bags.importance, rows, place, slope, 0, ones, compact[1])
+    return of_E, of_P, of_weights if wanted[2] else None
+
+
+def _sum_rows(
+    table: Tensor,
+    index: Tensor,
+    source_rows: Tensor,
+    source: Tensor,
+    step: int,
+    factors: Tensor,
+    compact: bool,
+) -> Gradient:
+    """See `sum_rows` in `bag_kernels.py`."""
+    workers, (n, c), (size, width) = torch.get_num_threads(), index.shape, table.shape
+    items = torch.empty(2, workers, n * c, dtype=torch.int64).numpy().view(np.uint64)
+    total = torch.empty(workers, width, dtype=ACCUMULATION[table.dtype])
+    found = torch.zeros(workers, dtype=torch.int64)
+    most = min(n * c, size) if compact else 0
+    rows = torch.empty(most, dtype=torch.int64)
+    out = table.new_empty((most, width)) if compact else torch.zeros_like(table)
+    run_kernel(
+        bag_kernels.sum_rows,
+        n * c * width,
+        as_array(index),
+        size,
+        as_array(source_rows),
+        as_array(source),
+        step,
+        as_array(factors),
+        not compact,
+        *items,
+        total.numpy(),
+        found.numpy(),
+        rows.numpy(),
+        as_array(out),
+    )
+    count = int(found.sum())
+    return Gradient(rows[:count], out[:count]) if compact else Gradient(None, out)

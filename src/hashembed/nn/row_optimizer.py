@@ -1,0 +1,126 @@
+"""What the optimizers of `optim.py` have in common: parameters, gradients of two kinds, state."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from hashembed.nn.cpu import ACCUMULATION, as_array
+from hashembed.nn.ops import give_rows_to
+
+Group = dict[str, Any]
+State = dict[str, Any]
+
+
+class RowOptimizer(Optimizer):
+    """Dense and sparse gradients; a rule is `_start`, `_update_rows` and `_update_all`."""
+
+    def __init__(self, params: Iterable[Any], defaults: Group) -> None:
+        for name, value in defaults.items():
+            if isinstance(value, float | int) and not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a number from 0 on, found {value}")
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """More parameters, with options of their own."""
+        super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            if p.dim() == 2 and p.dtype in ACCUMULATION:
+                give_rows_to(self, p)
+
+    def before_read(self, table: Tensor, rows: Tensor) -> None:
+        """A hash layer is about to read these rows."""
+
+    def flush(self) -> None:
+        """Make the tables what they would be if every step had updated every row."""
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update all parameters that have a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    self._start(p, p.grad.is_sparse, state, group)
+                if p.grad.is_sparse:
+                    if group["weight_decay"]:
+                        raise ValueError(
+                            "weight_decay does not work with row gradients; put the tables of hash "
+                            "layers into a parameter group with weight_decay=0"
+                        )
+                    rows, values = rows_and_values(p.grad)
+                    self._update_rows(p, rows, values, state, group)
+                else:
+                    grad = p.grad.to(state_dtype(p))
+                    if group["weight_decay"]:
+                        grad = grad.add(p, alpha=group["weight_decay"])
+                    self._update_all(p, grad, state, group)
+        return loss
+
+    def load_state_dict(self, state_dict: Group) -> None:
+        """Takes over a saved state, in the precision that it was saved in."""
+        super().load_state_dict(state_dict)
+        saved = [i for group in state_dict["param_groups"] for i in group["params"]]
+        own = [p for group in self.param_groups for p in group["params"]]
+        for i, p in zip(saved, own, strict=True):
+            for key, value in state_dict["state"].get(i, {}).items():
+                if isinstance(value, Tensor):
+                    self.state[p][key] = value.to(p.device, copy=True)
+
+    def _start(self, p: Tensor, sparse: bool, state: State, group: Group) -> None:
+        """Fill the state of a parameter before its first update."""
+
+    def _update_rows(
+        self, p: Tensor, rows: Tensor, values: Tensor, state: State, group: Group
+    ) -> None:
+        raise NotImplementedError
+
+    def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        raise NotImplementedError
+
+
+def coalesced(grad: Tensor) -> Tensor:
+    """Each row once, in order. Our kernels' gradients are, but autograd forgets that they are."""
+    if grad.sparse_dim() == 1 and grad.device.type == "cpu":
+        rows = grad._indices()[0].numpy()
+        if (rows[1:] > rows[:-1]).all():
+            return grad
+    return grad.coalesce()
+
+
+def rows_and_values(grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Distinct rows (m,) and their gradients (m, width)."""
+    grad = coalesced(grad)
+    return grad._indices()[0].contiguous(), grad._values()
+
+
+def memory(p: Tensor) -> Any:
+    """A parameter as an array that kernels may write to."""
+    if not p.is_contiguous() or p.device.type != "cpu":
+        raise ValueError("row optimizers update contiguous tables on the CPU")
+    return as_array(p)
+
+
+def state_dtype(p: Tensor) -> torch.dtype:
+    """What state is kept, and updates are computed, in."""
+    return ACCUMULATION.get(p.dtype, p.dtype)
+
+
+def subtract(p: Tensor, change: Tensor) -> None:
+    """p -= change, rounded once."""
+    p.copy_(p.to(change.dtype) - change)

@@ -1,0 +1,356 @@
+"""Row optimizers against those of torch.optim, and with what people do to optimizers."""
+
+import copy
+import io
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hashembed import HashEmbedding, HashEmbeddingBag
+from hashembed.nn import cpu
+from hashembed.nn.optim import RowAdagrad, RowAdam, RowSGD, clip_grad_norm_
+
+PAIRS = {
+    "sgd": (RowSGD, torch.optim.SGD),
+    "adagrad": (RowAdagrad, torch.optim.Adagrad),
+    "adam": (RowAdam, torch.optim.Adam),
+}
+OURS = [ours for ours, _ in PAIRS.values()]
+
+
+class Model(nn.Module):
+    """Bag, then a dense layer; importance weights large enough to see."""
+
+    def __init__(self, dtype=torch.float64, K=400, B=60, d=6, classes=3, **options):
+        super().__init__()
+        self.bag = HashEmbeddingBag(K, d, num_buckets=B, **options)
+        self.out = nn.Linear(d, classes)
+        g = torch.Generator().manual_seed(3)
+        with torch.no_grad():
+            self.bag.importance.normal_(generator=g)
+            self.out.weight.normal_(generator=g)
+            self.out.bias.zero_()
+        self.to(dtype)
+
+    def forward(self, ids):
+        return self.out(self.bag(ids))
+
+
+def batches(count, size=8, length=5, seed=0):
+    """Ids that repeat within a batch, and come back after some steps or never."""
+    g = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        ids = (torch.rand(size, length, generator=g) ** -1.5).long() - 1
+        yield ids, ids.sum(1) % 3
+
+
+def train(model, optimizer, data):
+    for ids, labels in data:
+        optimizer.zero_grad()
+        F.cross_entropy(model(ids), labels).backward()
+        optimizer.step()
+    return model
+
+
+def distance(a, b):
+    return max((p - q).abs().max().item() for p, q in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("name", ["sgd", "adagrad"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sgd_and_adagrad_are_those_of_torch(name, dtype):
+    ours, theirs = PAIRS[name]
+    mine, dense = Model(dtype), Model(dtype)
+    train(mine, ours(mine.parameters(), lr=0.1), batches(40))
+    train(dense, theirs(dense.parameters(), lr=0.1), batches(40))
+    assert distance(dense.parameters(), Model(dtype).parameters()) > 0.1
+    bound = 1e-12 if dtype == torch.float64 else 1e-4
+    assert distance(mine.parameters(), dense.parameters()) < bound
+
+
+def test_rowwise_adagrad_keeps_one_accumulator_a_row():
+    model = HashEmbeddingBag(400, 6, num_buckets=60, dtype=torch.float64)
+    start = model.weight.detach().clone()
+    optimizer = RowAdagrad(model.parameters(), lr=0.1, rowwise=True)
+    squares = torch.zeros(60, 1, dtype=torch.float64)
+    want = start.clone()
+    for ids, _ in batches(5):
+        optimizer.zero_grad()
+        model(ids).sum().backward()
+        gradient = model.weight.grad.to_dense()
+        squares += gradient.square().mean(1, keepdim=True)
+        want -= 0.1 * gradient / (squares.sqrt() + 1e-10)
+        optimizer.step()
+        torch.testing.assert_close(model.weight.detach(), want, rtol=1e-12, atol=1e-12)
+    assert optimizer.state[model.weight]["sum"].shape == (60, 1)
+
+
+def test_adam_stays_close_to_dense_adam():
+    """300 steps, a falling rate, rows that skip hundreds of steps: far less than one step apart."""
+    models, rates = [Model(), Model()], []
+    optimizers = [RowAdam(models[0].parameters(), lr=0.01)]
+    optimizers += [torch.optim.Adam(models[1].parameters(), lr=0.01)]
+    for model, optimizer in zip(models, optimizers, strict=True):
+        scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 300)
+        for batch in batches(300):
+            train(model, optimizer, [batch])
+            scheduler.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates[0] == rates[1]
+    mine, dense = models
+    ids = torch.arange(200).view(40, 5)  # layers see rows caught up, without a flush
+    assert distance([mine(ids)], [dense(ids)]) < 1e-3
+    optimizers[0].flush()
+    start = Model()
+    for name, p in mine.named_parameters():
+        moved = distance([dense.get_parameter(name)], [start.get_parameter(name)])
+        assert distance([p], [dense.get_parameter(name)]) < 1e-3 < 0.05 < moved, name
+
+
+def test_adam_that_ignored_skipped_steps_would_be_far_off():
+    """The bound above means something: without catching up it is missed by far."""
+    mine, dense = Model(), Model()
+    optimizer = RowAdam(mine.parameters(), lr=0.01)
+    optimizer.before_read = lambda table, rows: None
+    train(mine, optimizer, batches(100))
+    train(dense, torch.optim.Adam(dense.parameters(), lr=0.01), batches(100))
+    assert distance(mine.parameters(), dense.parameters()) > 0.05
+
+
+def accuracy_after(optimizer_of, seed):
+    g = torch.Generator().manual_seed(seed)
+    ids = (torch.rand(2400, 12, generator=g) ** -1.2).long()
+    topics = torch.randn(ids.max() + 1, 4, generator=g)
+    labels = topics[ids].sum(1).argmax(1)  # each word votes for a topic
+    model = Model(torch.float32, K=20_000, B=2000, d=8, classes=4)
+    optimizer = optimizer_of(model.parameters(), lr=0.02)
+    for _ in range(3):
+        for part, truth in zip(ids[:2000].split(50), labels[:2000].split(50), strict=True):
+            train(model, optimizer, [(part, truth)])
+    with torch.no_grad():
+        return (model(ids[2000:]).argmax(1) == labels[2000:]).float().mean().item()
+
+
+def test_adam_reaches_the_accuracy_of_dense_adam():
+    for seed in (0, 1):
+        mine = accuracy_after(RowAdam, seed)
+        dense = accuracy_after(torch.optim.Adam, seed)
+        assert dense > 0.5  # chance is 1/4
+        assert abs(mine - dense) <= 0.01
+
+
+@pytest.mark.parametrize("ours", OURS)
+def test_no_dense_gradient_and_untouched_rows_stay(ours):
+    model = Model()
+    before = copy.deepcopy(model.state_dict())
+    optimizer = ours(model.parameters(), lr=0.1)
+    ids, labels = next(batches(1))
+    F.cross_entropy(model(ids), labels).backward()
+    for table in (model.bag.weight, model.bag.importance):
+        assert table.grad.is_sparse
+    rows = model.bag.importance.grad._indices()[0]
+    assert len(rows) == len(rows.unique()) < 40
+    optimizer.step()
+    moved = (model.bag.importance != before["bag.importance"]).any(1)
+    assert moved.nonzero().squeeze(1).tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("ours", OURS)
+def test_threads_do_not_change_a_bit(ours, monkeypatch):
+    monkeypatch.setattr(cpu, "_NUMBERS_PER_WORKER", 1)
+    count, results = torch.get_num_threads(), []
+    for threads in (1, 2, 8, 8):
+        torch.set_num_threads(threads)
+        model = Model(torch.float32)
+        optimizer = ours(model.parameters(), lr=0.1)
+        train(model.bag, optimizer, [(ids, labels) for ids, labels in batches(12)])
+        optimizer.flush()
+        results.append(model.bag.state_dict())
+    torch.set_num_threads(count)
+    for other in results[1:]:
+        assert all(torch.equal(results[0][name], other[name]) for name in other)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_resumed_run_is_the_same_to_the_bit(name):
+    data = list(batches(30))
+    ours, _ = PAIRS[name]
+    model = Model(torch.float32)
+    optimizer = ours(model.parameters(), lr=0.1)
+    train(model, optimizer, data[:15])
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    train(model, optimizer, data[15:])
+
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    resumed = Model(torch.float32)
+    resumed.load_state_dict(saved["model"])
+    again = ours(resumed.parameters(), lr=0.5)
+    again.load_state_dict(saved["optimizer"])
+    train(resumed, again, data[15:])
+    for a, b in zip(model.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
+    for state, other in zip(optimizer.state.values(), again.state.values(), strict=True):
+        assert {k: getattr(v, "dtype", v) for k, v in state.items()} == {
+            k: getattr(v, "dtype", v) for k, v in other.items()
+        }
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_parameter_groups_and_weight_decay_of_dense_layers(name):
+    ours, theirs = PAIRS[name]
+    models = [Model(), Model()]
+    for model, cls in zip(models, (ours, theirs), strict=True):
+        groups = [
+            {"params": model.bag.parameters()},
+            {"params": model.out.parameters(), "lr": 0.02, "weight_decay": 0.1},
+        ]
+        optimizer = cls(groups, lr=0.05)
+        train(model, optimizer, batches(20))
+        if hasattr(optimizer, "flush"):
+            optimizer.flush()
+    assert distance(*(m.out.parameters() for m in models)) < 1e-4
+    assert distance(*(m.parameters() for m in models)) < 1e-3
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_add_up_over_two_backward_calls(name):
+    ours, theirs = PAIRS[name]
+    models = [Model(), Model()]
+    for model, cls in zip(models, (ours, theirs), strict=True):
+        optimizer = cls(model.parameters(), lr=0.05)
+        data = list(batches(10))
+        for pair in zip(data[::2], data[1::2], strict=True):
+            optimizer.zero_grad()
+            for ids, labels in pair:
+                F.cross_entropy(model(ids), labels).backward()
+            optimizer.step()
+        if hasattr(optimizer, "flush"):
+            optimizer.flush()
+    assert distance(*(m.parameters() for m in models)) < 1e-4
+
+
+def test_closure():
+    model = Model()
+    optimizer = RowSGD(model.parameters(), lr=0.1)
+    ids, labels = next(batches(1))
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(ids), labels)
+        loss.backward()
+        return loss
+
+    first = optimizer.step(closure)
+    assert optimizer.step(closure) < first
+
+
+@pytest.mark.parametrize("max_norm", [0.01, 1e9])
+def test_clipping_by_norm(max_norm):
+    mine, dense = Model(), Model()
+    optimizer = RowSGD(mine.parameters(), lr=1.0)
+    other = torch.optim.SGD(dense.parameters(), lr=1.0)
+    ids, labels = next(batches(1))
+    for model in (mine, dense):
+        for _ in range(2):
+            F.cross_entropy(model(ids), labels).backward()
+    with pytest.raises(NotImplementedError, match="Sparse"):
+        torch.nn.utils.clip_grad_norm_(mine.parameters(), max_norm)
+    got = clip_grad_norm_(mine.parameters(), max_norm)
+    want = torch.nn.utils.clip_grad_norm_(dense.parameters(), max_norm)
+    torch.testing.assert_close(got, want)
+    optimizer.step()
+    other.step()
+    assert distance(mine.parameters(), dense.parameters()) < 1e-12
+
+
+def test_weight_decay_of_tables_is_refused_in_words():
+    model = Model()
+    optimizer = RowAdam(model.parameters(), weight_decay=0.1)
+    with pytest.raises(ValueError, match="weight_decay does not work with row gradients"):
+        train(model, optimizer, batches(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("ours", OURS)
+def test_half_precision_tables(ours, dtype):
+    table = HashEmbedding(100, 4, num_buckets=20, importance=False, dtype=dtype)
+    twin = HashEmbedding(100, 4, num_buckets=20, importance=False)
+    twin.load_state_dict(table.state_dict())
+    for layer in (table, twin):
+        layer(torch.tensor([1, 2, 2])).sum().backward()
+        optimizer = ours(layer.parameters(), lr=0.1)
+        optimizer.step()
+    assert torch.equal(table.weight, twin.weight.to(dtype))
+    state = optimizer.state[twin.weight]
+    assert all(v.dtype != dtype for v in state.values() if isinstance(v, torch.Tensor))
+
+
+def test_dense_gradients_in_between_are_full_steps():
+    """A table may get a dense gradient now and then, as from a penalty on all of it."""
+    mine, dense = Model(), Model()
+    optimizers = [
+        RowAdam(mine.parameters(), lr=0.05),
+        torch.optim.Adam(dense.parameters(), lr=0.05),
+    ]
+    for step, (ids, labels) in enumerate(batches(30)):
+        for model, optimizer in zip((mine, dense), optimizers, strict=True):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(ids), labels)
+            if step % 10 == 0:
+                if model is mine:
+                    optimizer.flush()  # the table is read past the layer
+                loss = loss + model.bag.weight.square().sum()
+            loss.backward()
+            optimizer.step()
+    optimizers[0].flush()
+    assert distance(mine.parameters(), dense.parameters()) < 1e-3
+
+
+def test_gradients_are_dense_again_when_the_optimizer_is_gone():
+    model = Model()
+    optimizer = RowSGD(model.parameters())
+    ids, _ = next(batches(1))
+    del optimizer
+    model(ids).sum().backward()
+    assert not model.bag.weight.grad.is_sparse
+    assert copy.deepcopy(model)(ids).shape == (8, 3)
+
+
+def test_only_the_given_parameters_have_sparse_gradients():
+    model = Model()
+    optimizer = RowSGD([model.bag.importance])
+    ids, _ = next(batches(1))
+    model(ids).sum().backward()
+    assert model.bag.importance.grad.is_sparse
+    assert not model.bag.weight.grad.is_sparse
+    optimizer.step()
+
+
+# Dynamo itself looks at the .grad of what the layer returns.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_compiled_models_break_the_graph_and_train():
+    torch._dynamo.reset()
+    mine, plain = Model(), Model()
+    compiled = torch.compile(mine, backend="eager")
+    optimizer = RowAdam(mine.parameters(), lr=0.05)
+    train(compiled, optimizer, batches(3))
+    assert mine.bag.weight.grad.is_sparse
+    train(plain, RowAdam(plain.parameters(), lr=0.05), batches(3))
+    assert distance(mine.parameters(), plain.parameters()) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lr": -1.0}, "lr must be a number from 0 on, found -1.0"),
+        ({"betas": (0.9, 0.5)}, "beta1.2 below beta2"),
+        ({"eps": float("nan")}, "eps must be"),
+    ],
+)
+def test_bad_arguments_get_a_sentence(options, words):
+    with pytest.raises(ValueError, match=words):
+        RowAdam(Model().parameters(), **options)
