@@ -27,7 +27,8 @@ format:          ## put the code in shape
 
 bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m pip install -q -c constraints.txt -e ".[torch,bench]"
-	$(PYTHON) -m benchmarks.bench_text --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_text --data $(DATA)/imdb
 	$(PYTHON) -m benchmarks.bench_step
 	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_rates --data $(DATA)
 	$(PYTHON) -m benchmarks.report

@@ -1,4 +1,4 @@
-"""From benchmarks/results/classify.csv to a plot and to the table in the README.
+"""From the files in benchmarks/results to a plot and to the tables in README and docs/training.md.
 
 usage: python -m benchmarks.report
 """
@@ -8,7 +8,8 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- classify table -->", "<!-- end of table -->"
+TRAINING = Path(__file__).parent.parent / "docs" / "training.md"
+BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 OURS, ONE_PASS, PEER = "hashembed", "hashembed, one pass", "fastText"
 
 
@@ -39,6 +40,23 @@ def table(rows: list[dict]) -> str:
     return "\n".join(out)
 
 
+def rates_table(rows: list[dict]) -> str:
+    """Markdown: accuracy by rate, the best of each line in bold, and at the default rate."""
+    rates = [name for name in rows[0] if name[0].isdigit()]
+    heads = ["set (n-grams a document)", "passes", *rates, "at the default rate"]
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in rows:
+        best = max(float(row[rate]) for rate in rates)
+        cells = [f"{float(row[r]):.1f}" for r in rates]
+        cells = [
+            f"**{c}**" if float(row[r]) == best else c for c, r in zip(cells, rates, strict=True)
+        ]
+        name = f"{row['set']} ({row['ngrams_per_document']})"
+        default = f"{float(row['default']):.1f} ({row['default_rate']})"
+        out.append(f"| {name} | {row['passes']} | {' | '.join(cells)} | {default} |")
+    return "\n".join(out)
+
+
 def plot(rows: list[dict], path: Path) -> None:
     from matplotlib.figure import Figure
 
@@ -55,13 +73,18 @@ def plot(rows: list[dict], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
+def fill(page: Path, content: str) -> None:
+    """Put a table where the page has a place for it."""
+    before, rest = page.read_text().split(BEGIN)
+    _, after = rest.split(END)
+    page.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}")
+
+
 def main() -> None:
     _, rows = read()
     plot(rows, RESULTS / "classify.png")
-    text = README.read_text()
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    README.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
+    fill(README, table(rows))
+    fill(TRAINING, rates_table(read(RESULTS / "rates.csv")[1]))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ WEIGHT_STD = 0.1
 IMPORTANCE_STD = 0.0005
 OUTPUT_RANGE = 0.25
 
-MARGIN = 0.02
+MARGIN = 0.02  # a document with no larger error is learned: it moves the output layer only
 
 # In Adagrad's denominator: gradients well below this are noise, and rows that see nothing else
 # should not take full steps.
