@@ -11,7 +11,7 @@ SOURCE = Path(hashembed.__file__).parent
 
 # Each room may import from the rooms before it.
 ROOMS = [
-    ["validation", "unicode_tables"],
+    ["validation", "unicode_tables", "initial"],
     ["hashing"],
     ["hashing_numba", "intrinsics", "storage"],
     ["text_words", "threads"],

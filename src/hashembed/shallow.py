@@ -5,6 +5,7 @@ import numpy as np
 from hashembed.bags import Bags
 from hashembed.engine import LossNotFiniteError, State
 from hashembed.hashing import HashSpec, derive_seeds
+from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.kernel_data import (
     F32,
     I64,
@@ -19,8 +20,6 @@ from hashembed.kernels import Kernels, kernels_for
 from hashembed.labels import Labels
 from hashembed.threads import cpu_count, run_workers
 
-WEIGHT_STD = 0.1
-IMPORTANCE_STD = 0.0005
 OUTPUT_RANGE = 0.25
 
 MARGIN = 0.02  # a document with no larger error is learned: it moves the output layer only

@@ -6,11 +6,13 @@ told which worker of how many it is.
 """
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from hashembed.intrinsics import atomic_add, atomic_load, yield_core
@@ -32,12 +34,56 @@ def cpu_count() -> int:
 
 def run_workers(kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
     """kernel(worker, workers, barrier, *arguments) on all workers at once -> their results."""
-    barrier = np.zeros(16, np.int64)
     if workers == 1:
-        return [kernel(0, 1, barrier, *arguments)]
+        return [kernel(0, 1, _barrier(), *arguments)]
+    if _team.lock.acquire(blocking=False):
+        try:
+            return _team.run(kernel, workers, *arguments)
+        finally:
+            _team.lock.release()
+    barrier = _barrier()  # somebody else has the team: threads for this call alone
     with ThreadPoolExecutor(workers) as pool:
         tasks = [pool.submit(kernel, w, workers, barrier, *arguments) for w in range(workers)]
         return [task.result() for task in tasks]
+
+
+def _barrier() -> npt.NDArray[np.int64]:
+    return np.zeros(16, np.int64)
+
+
+class _Team:
+    """Threads that stay, for a caller that does the first worker's part itself.
+
+    Kernels meet at barriers, so all workers must run at once: one caller at a time.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pool = ThreadPoolExecutor(1)
+        self.size = 1
+
+    def run(self, kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
+        if self.size < workers - 1:
+            self.pool.shutdown(wait=False)
+            self.pool, self.size = ThreadPoolExecutor(workers - 1), workers - 1
+        barrier = _barrier()
+        rest = [
+            self.pool.submit(kernel, w, workers, barrier, *arguments) for w in range(1, workers)
+        ]
+        return [kernel(0, workers, barrier, *arguments), *(task.result() for task in rest)]
+
+
+_team = _Team()
+
+
+def _forget_threads() -> None:
+    """A forked process has none of them."""
+    global _team
+    _team = _Team()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 @njit

@@ -1,11 +1,9 @@
 """The Numba kernels of `bag_kernels.py`, called on tensors; `cpu_ops.py` shows them to autograd."""
 
 import logging
-import os
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -50,58 +48,15 @@ def run_kernel(kernel: Callable[..., Any], numbers: int, *arguments: Any) -> lis
     workers = max(1, min(torch.get_num_threads(), numbers // _NUMBERS_PER_WORKER))
     types = tuple(a.dtype for a in arguments if isinstance(a, np.ndarray))
     if (kernel, types) in _seen:
-        return _run(kernel, workers, *arguments)
+        return run_workers(kernel, workers, *arguments)
     timer = threading.Timer(_LONG, _say_compiling)
     timer.daemon = True
     timer.start()
     try:
-        return _run(kernel, workers, *arguments)
+        return run_workers(kernel, workers, *arguments)
     finally:
         timer.cancel()
         _seen.add((kernel, types))
-
-
-class _Team:
-    """Threads that stay, for a caller that does the first worker's part itself.
-
-    Kernels meet at barriers, so all workers must run at once: one caller at a time.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.pool = ThreadPoolExecutor(1)
-        self.size = 1
-
-    def run(self, kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
-        if self.size < workers - 1:
-            self.pool, self.size = ThreadPoolExecutor(workers - 1), workers - 1
-        barrier = np.zeros(16, np.int64)
-        rest = [
-            self.pool.submit(kernel, w, workers, barrier, *arguments) for w in range(1, workers)
-        ]
-        return [kernel(0, workers, barrier, *arguments), *(task.result() for task in rest)]
-
-
-_team = _Team()
-
-
-def _forget_threads() -> None:
-    """A forked process has none of them."""
-    global _team
-    _team = _Team()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)
-
-
-def _run(kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
-    if workers > 1 and _team.lock.acquire(blocking=False):
-        try:
-            return _team.run(kernel, workers, *arguments)
-        finally:
-            _team.lock.release()
-    return run_workers(kernel, workers, *arguments)
 
 
 def as_array(tensor: Tensor) -> Array:

@@ -10,22 +10,20 @@ from torch import Tensor, nn
 from hashembed.hashing import (
     HASH_VERSION,
     INDEXINGS,
+    MAX_HASHES,
+    MAX_SIZE,
     HashSpec,
     Indexing,
     default_num_buckets,
     derive_seeds,
 )
+from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.nn import ops
 from hashembed.nn.inputs import check_ids, check_ranks, to_bags
 from hashembed.validation import one_of, whole_number
 
 Aggregation = Literal["sum", "concat"]
 Mode = Literal["sum", "mean"]
-
-# The authors' code: small importance weights, so that a token counts for nothing until it has
-# been seen to matter.
-WEIGHT_STD = 0.1
-IMPORTANCE_STD = 0.0005
 
 _DRAW = 2**24  # normals drawn at a time
 
@@ -91,8 +89,8 @@ class HashEmbedding(nn.Module):
             raise TypeError(f"dtype must be a floating point type, found {dtype}")
         if num_buckets is None:
             num_buckets = default_num_buckets(
-                whole_number("num_embeddings", num_embeddings, 1, 2**32),
-                whole_number("num_hashes", num_hashes, 1, 64),
+                whole_number("num_embeddings", num_embeddings, 1, MAX_SIZE),
+                whole_number("num_hashes", num_hashes, 1, MAX_HASHES),
             )
         self.spec = HashSpec(num_embeddings, num_buckets, num_hashes, indexing, seed)
         self.embedding_dim = embedding_dim
