@@ -102,7 +102,7 @@ def test_validation_and_history(sentences):
         (lambda: TextClassifier().fit("one text", ["a"]), "put it in a list"),
         (lambda: TextClassifier().fit(["a", "b"], ["x"]), "found 2 texts, but 1 labels"),
         (lambda: TextClassifier().fit([], []), "found no texts to train on"),
-        (lambda: TextClassifier().predict(["a"]), "call fit first"),
+        (lambda: TextClassifier().predict(["a"]), "call fit or partial_fit first"),
         (lambda: TextClassifier(ngrams=(0, 2)).fit(["a"], ["x"]), r"ngrams\[0\] .* found 0"),
         (lambda: TextClassifier(class_weight="x").fit(["a"], ["x"]), "class_weight must be"),
         (lambda: TextClassifier().set_params(nonsense=1), "unknown parameter 'nonsense'"),

@@ -66,18 +66,66 @@ class ShallowModel:
             np.multiply(P, np.float32(IMPORTANCE_STD), out=self.importance_weights)
 
     @classmethod
-    def from_tensors(cls, spec: HashSpec, tensors: State, threads: int | None) -> "ShallowModel":
-        """A model with these weights: E, W, bias and, unless it has none, P."""
+    def from_tensors(
+        cls,
+        spec: HashSpec,
+        tensors: State,
+        *,
+        multilabel: bool = False,
+        threads: int | None = None,
+    ) -> "ShallowModel":
+        """A model with the weights and, unless they are left out, accumulators of `tensors`."""
         self = cls.__new__(cls)
-        self.spec, self.importance, self.multilabel = spec, "P" in tensors, False
+        self.spec, self.importance, self.multilabel = spec, "P" in tensors, multilabel
         self.threads = threads or cpu_count()
         E = aligned(*tensors["E"].shape)
         E[:] = tensors["E"]
         self.tables = _tables(spec, E, tensors["W"].astype(np.float32), self.importance)
-        self.tables.bias[:] = tensors["bias"]
-        if self.importance:
-            self.importance_weights[:] = tensors["P"]
+        arrays = self._arrays()
+        for name in arrays.keys() & tensors.keys():
+            np.copyto(arrays[name], tensors[name])
         return self
+
+    def tensors(self) -> State:
+        """The weights alone: E, W, bias and, unless there is none, P. Not copies."""
+        names = ("E", "W", "bias", "P") if self.importance else ("E", "W", "bias")
+        arrays = self._arrays()
+        return {name: arrays[name] for name in names}
+
+    def mean_squares(self) -> dict[str, float]:
+        """The mean accumulator of the rows that were ever touched, for each table."""
+        means = {}
+        for name, array in self._arrays().items():
+            if name.endswith("_square"):
+                touched = array[array > 0]
+                means[name] = float(touched.mean(dtype=np.float64)) if touched.size else 0.0
+        return means
+
+    def fill_squares(self, means: dict[str, float]) -> None:
+        """Every accumulator at its table's mean: for a model that was saved without them."""
+        arrays = self._arrays()
+        for name, mean in means.items():
+            arrays[name].fill(mean)
+
+    def grow(self, num_classes: int) -> None:
+        """More classes. The new ones start without evidence, as unlikely as the least likely.
+
+        The logits of the others stay as they are.
+        """
+        tables, more = self.tables, num_classes - len(self.tables.bias)
+        if more < 0:
+            raise ValueError(f"found {len(tables.bias)} classes, cannot shrink to {num_classes}")
+
+        def longer(array: F32, value: float = 0.0) -> F32:
+            tail = np.full((more, *array.shape[1:]), value, np.float32)
+            return np.concatenate([array, tail])
+
+        self.tables = tables._replace(
+            W=longer(tables.W),
+            W_square=longer(tables.W_square),
+            bias=longer(tables.bias, float(tables.bias.min(initial=0))),
+            bias_square=longer(tables.bias_square),
+        )
 
     @property
     def importance_weights(self) -> F32:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.bags import Bags
 from hashembed.text_kernels import count_words, cut_documents, fill_keys, lay_out
+from hashembed.threads import cpu_count
 from hashembed.unicode_tables import UNICODE_VERSION, character_table
 from hashembed.validation import whole_number
 
@@ -252,14 +252,12 @@ def _grouped(chunks: Iterable[pa.Array]) -> Iterator[pa.Array]:
         yield pa.concat_arrays(group) if len(group) > 1 else group[0]
 
 
-def _run(work: Callable[[tuple[_Column, int, int]], None], tasks: list[Any]) -> None:
-    """Do all tasks on as many threads as Numba may use.
-
-    Python's threads, not Numba's: the kernels hold no lock, and Numba's thread pools do not all
-    bear calls from several threads at once.
+def _run(work: Callable[[tuple[_Column, int, int]], None], tasks: list[Any], threads: int) -> None:
+    """Do all tasks on Python's threads, not Numba's: the kernels hold no lock, and Numba's thread
+    pools do not all bear calls from several threads at once.
     """
-    threads = min(numba.get_num_threads(), len(tasks)) if len(tasks) > 1 else 1
-    if threads == 1:
+    threads = min(threads, len(tasks))
+    if threads <= 1:
         for task in tasks:
             work(task)
         return
@@ -268,11 +266,11 @@ def _run(work: Callable[[tuple[_Column, int, int]], None], tasks: list[Any]) -> 
             pass
 
 
-def text_to_bags(texts: Any, config: TextConfig | None = None) -> Bags:
+def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:
     """One bag of keys for each text; a null is an empty bag. `to_arrow` says what texts may be.
 
-    First every word is counted, then every key is written to its place, so that the result is
-    the same for any number of threads, and nothing but the result is large.
+    `threads`: None is all cores. First every word is counted, then every key is written to its
+    place, so that the result is the same for any number, and nothing but the result is large.
     """
     config = config or TextConfig()
     table = character_table(config.lowercase)
@@ -297,9 +295,10 @@ def text_to_bags(texts: Any, config: TextConfig | None = None) -> Bags:
         place = places[c.before + first]
         fill_keys(c.data, c.starts, c.ends, c.last, first, stop, table, settings, keys, place)
 
-    _run(count_task, tasks)
+    threads = threads or cpu_count()
+    _run(count_task, tasks, threads)
     offsets = np.zeros(1 + np.count_nonzero(last), np.int64)
     lay_out(words, pieces, last, settings, offsets, places)
     keys = np.empty(offsets[-1], np.int64)
-    _run(fill_task, tasks)
+    _run(fill_task, tasks, threads)
     return Bags(keys, offsets)

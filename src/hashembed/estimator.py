@@ -1,0 +1,71 @@
+"""What scikit-learn expects of an estimator, without scikit-learn: parameters, tags, fitted or not.
+
+scikit-learn is imported only when it is the caller.
+"""
+
+import sys
+from typing import Any, Self
+
+
+class NotFittedError(ValueError, AttributeError):
+    """The model was asked before it was trained."""
+
+
+class Estimator:
+    """A classifier whose constructor takes keyword arguments and keeps them as attributes.
+
+    Attributes that end in an underscore are learned.
+    """
+
+    _estimator_type = "classifier"
+
+    @classmethod
+    def _parameters(cls) -> dict[str, Any]:
+        """The constructor's arguments and their defaults."""
+        return dict(cls.__init__.__kwdefaults__ or {})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {name: getattr(self, name) for name in self._parameters()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change some of them."""
+        for name, value in params.items():
+            if name not in self._parameters():
+                raise ValueError(
+                    f"unknown parameter {name!r} of {type(self).__name__}: "
+                    f"it has {', '.join(self._parameters())}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = self._parameters()
+        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k]]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._is_fitted()
+
+    def __sklearn_tags__(self) -> Any:
+        """What kind of estimator this is."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, multi_output=False),
+            classifier_tags=ClassifierTags(multi_class=True, multi_label=True),
+            input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
+        )
+
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _check_fitted(self) -> None:
+        if self._is_fitted():
+            return
+        error: type[Exception] = NotFittedError
+        if "sklearn" in sys.modules:
+            error = sys.modules["sklearn.exceptions"].NotFittedError
+        name = type(self).__name__
+        raise error(f"this {name} is not fitted yet: call fit or partial_fit first")

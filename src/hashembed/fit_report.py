@@ -1,0 +1,56 @@
+"""What a classifier was trained on, and the sizes it chose."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+UNEVEN = 10  # times as many texts in the largest class as in the smallest: worth a word
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """Counts of the training data and of the tables; `str()` gives sentences."""
+
+    texts: int
+    empty: int  # texts without a word
+    ngrams: int
+    distinct: int  # n-grams, an estimate; 0 where they were not counted
+    num_embeddings: int  # K
+    num_buckets: int  # B
+    num_hashes: int  # k
+    embedding_dim: int  # d
+    parameters: int
+    class_counts: dict[Any, int]
+
+    @property
+    def imbalance(self) -> float:
+        """Texts in the largest class for each one in the smallest."""
+        counts = list(self.class_counts.values())
+        return max(counts) / max(min(counts), 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {**asdict(self), "class_counts": [[c, n] for c, n in self.class_counts.items()]}
+
+    def __str__(self) -> str:
+        distinct = f", about {self.distinct:,} distinct" if self.distinct else ""
+        empty = f" ({self.empty:,} without a word)" if self.empty else ""
+        tables = (
+            f"K = {self.num_embeddings:,}, B = {self.num_buckets:,}, k = {self.num_hashes}, "
+            f"d = {self.embedding_dim}"
+        )
+        lines = [
+            f"{self.texts:,} texts{empty}, {self.ngrams:,} n-grams{distinct}",
+            f"{tables}: {self.parameters:,} parameters",
+            f"{len(self.class_counts):,} classes{self._evenness()}",
+        ]
+        return "\n".join(lines)
+
+    def _evenness(self) -> str:
+        if len(self.class_counts) < 2 or self.imbalance < UNEVEN:
+            return ""
+        largest = max(self.class_counts, key=self.class_counts.__getitem__)
+        smallest = min(self.class_counts, key=self.class_counts.__getitem__)
+        return (
+            f", uneven: {largest} has {self.class_counts[largest]:,} texts, {smallest} "
+            f'{self.class_counts[smallest]:,} (class_weight="balanced" lets them weigh the same)'
+        )

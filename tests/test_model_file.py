@@ -1,0 +1,157 @@
+"""Model files that were damaged, on purpose or not: one clear sentence each, and nothing worse."""
+
+import json
+import resource
+import struct
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save
+
+from hashembed import TextClassifier
+from hashembed.checkpoint import KEY, ModelFileError, read_header, save_tensors
+
+TEXTS = ["good film", "bad film", "what a joke", "great fun"] * 5
+LABELS = ["+", "-", "-", "+"] * 5
+MUTANTS = 2000
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return TextClassifier(num_embeddings=40, num_buckets=10, embedding_dim=4).fit(TEXTS, LABELS)
+
+
+@pytest.fixture
+def path(classifier, tmp_path):
+    classifier.save(tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+def header_of(path):
+    with safe_open(path, framework="numpy") as file:
+        return json.loads(file.metadata()[KEY])
+
+
+def mutate(data: bytes, rng: np.random.Generator) -> bytes:
+    """Flip bits, cut, insert, repeat, or overwrite a number with an extreme one."""
+    changed = bytearray(data)
+    kind = rng.integers(6)
+    at = int(rng.integers(len(data)))
+    if kind == 0:
+        changed[at] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        del changed[at:]
+    elif kind == 2:
+        del changed[at : at + int(rng.integers(1, 40))]
+    elif kind == 3:
+        changed[at:at] = rng.bytes(int(rng.integers(1, 40)))
+    elif kind == 4:
+        changed[at : at + 8] = struct.pack("<q", int(rng.choice([-1, 2**62, 0, 2**31])))
+    else:
+        header = changed[8 : 8 + struct.unpack("<Q", data[:8])[0]]
+        digits = [i for i, byte in enumerate(header) if chr(byte).isdigit()]
+        changed[8 + int(rng.choice(digits))] = int(rng.integers(ord("0"), ord("9") + 1))
+    return bytes(changed)
+
+
+def test_thousands_of_damaged_files(classifier, path, tmp_path):
+    """Each is refused with a ModelFileError, or it is a whole model still and answers the same."""
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    want = TextClassifier.load(path).predict_proba(TEXTS)
+    mutant = tmp_path / "mutant.safetensors"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused = []
+    for _ in range(MUTANTS):
+        mutant.write_bytes(mutate(data, rng))
+        try:
+            loaded = TextClassifier.load(mutant)
+        except ModelFileError as error:
+            refused.append(str(error))
+        else:
+            assert np.array_equal(loaded.predict_proba(TEXTS), want)
+    assert len(refused) > 0.9 * MUTANTS
+    assert all(str(mutant) in message for message in refused)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"spec": {"num_embeddings": 2**31}},
+            r"'P' of shape \(40, 2\), expected \(2147483648, 2\)",
+        ),
+        ({"spec": {"num_buckets": 2**31 - 1}}, "'E' of shape"),
+        ({"spec": {"num_hashes": 3}}, "'P' of shape"),
+        ({"classes": ["a"]}, "'W' of shape|'bias' of shape"),
+        ({"label_form": "other"}, "labels of a form that is not known"),
+        ({"class_counts": [1]}, "counts 1 of 2 classes"),
+        ({"text": {"ngrams": [0, 99]}}, "cannot be understood: ValueError"),
+        ({"text": 7}, "cannot be understood"),
+        ({"history": {}}, "cannot be understood: KeyError"),
+    ],
+)
+def test_headers_that_do_not_fit(path, change, words):
+    """With a right checksum: what a foreign or careless writer could make."""
+    meta = header_of(path)["meta"]
+    for name, value in change.items():
+        meta[name] = {**meta[name], **value} if isinstance(value, dict) and value else value
+    save_tensors(path, "TextClassifier", load_file(path), meta)
+    with pytest.raises(ModelFileError, match=words):
+        TextClassifier.load(path)
+
+
+def test_tensors_that_do_not_fit(path):
+    meta, tensors = header_of(path)["meta"], load_file(path)
+    poisoned = {**tensors, "E": np.full_like(tensors["E"], np.nan)}
+    integers = {**tensors, "W": tensors["W"].astype(np.int32)}
+    for wrong, words in (
+        (poisoned, "holds NaN or infinity in its tensor 'E'"),
+        (integers, "of type int32, expected floats"),
+        ({**tensors, "Q": tensors["W"]}, "a tensor 'Q' that is not known"),
+        ({"E": tensors["E"], "P": tensors["P"]}, "has no tensor 'W'"),
+        ({"W": tensors["W"]}, "has no table of component vectors"),
+    ):
+        save_tensors(path, "TextClassifier", wrong, meta)
+        with pytest.raises(ModelFileError, match=words):
+            TextClassifier.load(path)
+
+
+def test_a_header_that_promises_too_much(tmp_path):
+    """A few bytes that claim to be terabytes."""
+    path = tmp_path / "bomb.safetensors"
+    header = {"E": {"dtype": "F32", "shape": [2**40, 2**10], "data_offsets": [0, 2**52]}}
+    encoded = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(encoded)) + encoded + b"\0" * 64)
+    with pytest.raises(ModelFileError, match="damaged"):
+        TextClassifier.load(path)
+    path.write_bytes(struct.pack("<Q", 2**60) + b"{}")
+    with pytest.raises(ModelFileError, match="damaged"):
+        TextClassifier.load(path)
+
+
+@pytest.mark.parametrize("header", ["", "[]", "{}", "7", "[" * 100_000, '{"kind": 1}'])
+def test_headers_that_are_no_headers(path, header):
+    path.write_bytes(save({"x": np.zeros(3, np.float32)}, {KEY: header}))
+    with pytest.raises(ModelFileError, match="is damaged"):
+        TextClassifier.load(path)
+
+
+def test_a_folder_is_no_model(tmp_path):
+    with pytest.raises(ModelFileError, match="is a folder"):
+        TextClassifier.load(tmp_path)
+
+
+def test_the_header_alone(path):
+    content = read_header(path)
+    assert content["kind"] == "TextClassifier"
+    assert content["tensors"]["E"] == {"shape": [10, 4], "dtype": "F16"}
+    assert content["meta"]["classes"] == ["+", "-"]
+    assert content["bytes"] == path.stat().st_size
+
+
+def test_files_are_as_readable_as_others(path):
+    plain = path.parent / "plain"
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode

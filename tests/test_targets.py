@@ -1,0 +1,104 @@
+"""Labels of any kind to numbers and back."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hashembed.targets import decode, encode
+
+
+def numbers(targets):
+    offsets = targets.labels.offsets
+    return [targets.labels.labels[a:b].tolist() for a, b in pairwise(offsets)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["b", "a", "b"], ["a", "b"]),
+        (np.array(["b", "a", "b"]), ["a", "b"]),
+        (np.array(["b", "a", "b"], object), ["a", "b"]),
+        ([7, -3, 7], [-3, 7]),
+        ([True, False, True], [False, True]),
+        (np.array([1.0, 0.0, 1.0]), [0.0, 1.0]),
+        (pa.array(["b", "a", "b"]), ["a", "b"]),
+        (pa.chunked_array([["b"], ["a", "b"]]).dictionary_encode(), ["a", "b"]),
+        (pa.array(["b", "a", "b"]).dictionary_encode(), ["a", "b"]),
+        (iter("bab"), ["a", "b"]),
+    ],
+)
+def test_one_label_a_text(labels, classes):
+    targets = encode(labels)
+    assert targets.form == "single"
+    assert targets.classes.tolist() == classes
+    assert numbers(targets) == [[1], [0], [1]]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["b", "a"], [], ["b"]],
+        [("b", "a"), (), ("b", "b")],
+        [{"b", "a"}, frozenset(), {"b"}],
+        pa.array([["b", "a"], [], ["b"]]),
+        np.array([np.array(["b", "a"]), np.array([]), np.array(["b"])], object),
+    ],
+)
+def test_several_labels_a_text(labels):
+    targets = encode(labels)
+    assert targets.form == "lists"
+    assert targets.classes.tolist() == ["a", "b"]
+    assert [sorted(x) for x in numbers(targets)] == [[0, 1], [], [1]]
+    back = decode(targets.labels.matrix(2), targets.classes, "lists")
+    assert back.tolist() == [("a", "b"), (), ("b",)]
+
+
+def test_a_matrix_of_zeros_and_ones():
+    matrix = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+    for form in (matrix, matrix.tolist(), list(matrix)):
+        targets = encode(form)
+        assert targets.form == "matrix"
+        assert numbers(targets) == [[0, 2], [], [1]]
+        assert (
+            decode(targets.labels.matrix(3), targets.classes, "matrix").tolist() == matrix.tolist()
+        )
+
+
+def test_new_classes_come_last():
+    targets = encode(["b", "a", "z", "c"], np.array(["m", "b"]))
+    assert targets.classes.tolist() == ["m", "b", "a", "c", "z"]
+    assert numbers(targets) == [[1], [2], [4], [3]]
+    long = encode(["a longer name"], targets.classes).classes
+    assert long[-1] == "a longer name"
+    assert encode([["b"], ["q"]], np.array(["b"])).classes.tolist() == ["b", "q"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("abc", "found one: 'abc'"),
+        (None, "y is None"),
+        (["a", None], r"label 1 is missing"),
+        (pa.array(["a", None]).dictionary_encode(), "label 1 is missing"),
+        (np.array([0, np.nan]), "label 1 is missing"),
+        ([0.5, 1.5], "Unknown label type: continuous"),
+        (["a", 1, True], "use .str.y. for y in labels."),
+        ([b"x", b"y"], "labels must be str, int or bool"),
+        (["a", ["b"]], "label 1 is"),
+        ([["b"], "a"], "label 1 is 'a', but labels before it are lists"),
+        (np.array([[0, 2], [1, 0]]), "indicator matrix"),
+        (np.zeros((2, 2, 2)), "one dimension"),
+    ],
+)
+def test_mistakes_get_a_sentence(labels, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        encode(labels)
+
+
+def test_labels_of_another_type_later_are_refused():
+    with pytest.raises(TypeError, match="labels so far are str"):
+        encode([1, 2], np.array(["a"]))
+    with pytest.raises(ValueError, match="found 3 columns of labels, but 2 classes"):
+        encode(np.array([[1, 0, 1], [0, 0, 0]]), np.arange(2))
