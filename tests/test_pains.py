@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hashembed import TextClassifier, demo
+from hashembed.text import text_to_bags
 
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 4), "num_embeddings": 20_000, "batch_size": 32}
 
@@ -46,9 +47,9 @@ def test_new_labels_come_midway_and_disturb_nobody(sentences):
     late = np.isin(labels, ["German", "Polish"])
     clf = TextClassifier(**SETTINGS).partial_fit(texts[~late], labels[~late])
     assert len(clf.classes_) == 14
-    before = clf.model_.scores(clf._bags(test_texts, clf.text_config_))
+    before = clf.model_.scores(text_to_bags(test_texts, clf.text_config_))
     clf.model_.grow(16)
-    after = clf.model_.scores(clf._bags(test_texts, clf.text_config_))
+    after = clf.model_.scores(text_to_bags(test_texts, clf.text_config_))
     assert np.array_equal(before, after[:, :14])  # to the bit
 
     clf = TextClassifier(**SETTINGS).partial_fit(texts[~late], labels[~late])
@@ -212,7 +213,7 @@ def test_predictions_from_many_threads_agree(classifier, sentences):
 def test_prediction_lets_other_threads_run(classifier, sentences):
     """A thread that counts goes on counting while a long prediction runs in a kernel."""
     texts = [" ".join(sentences[1][0])] * 60
-    bags = classifier._bags(texts, classifier.text_config_)
+    bags = text_to_bags(texts, classifier.text_config_)
     beats: list[float] = []
     done = threading.Event()
 

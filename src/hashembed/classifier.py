@@ -1,7 +1,9 @@
 """`TextClassifier`: from labelled text to a small model, in the manner of scikit-learn."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -12,12 +14,14 @@ from hashembed.estimator import Estimator
 from hashembed.fit_report import FitReport
 from hashembed.hashing import HashSpec
 from hashembed.history import History
+from hashembed.key_store import KeyStore
 from hashembed.labels import Labels, balanced_weights, split
+from hashembed.metrics import Evaluation, evaluate_answers
 from hashembed.model_file import load_classifier, save_classifier
 from hashembed.progress import no_bar, training_bar
 from hashembed.shallow import ShallowModel
 from hashembed.sizes import choose_sizes, count_distinct
-from hashembed.targets import Form, Targets, decode, encode
+from hashembed.targets import Form, Targets, decode, encode, join
 from hashembed.text import TextConfig, text_to_bags
 from hashembed.training import Progress, TrainConfig, default_rate, fit
 
@@ -110,30 +114,88 @@ class TextClassifier(Estimator):
         labels: Any,
         sample_weight: npt.ArrayLike | None = None,
         *,
+        validation: tuple[Any, Any] | None = None,
         callbacks: Sequence[Callable[[Progress], object]] = (),
     ) -> Self:
-        """Train on texts (a column or list of str) and their labels."""
-        config = self._train_config()
-        text_config = TextConfig(self.ngrams, self.lowercase, self.subwords)
-        targets = encode(labels)
-        bags = self._bags(texts, text_config)
+        """Train on texts (a column or list of str) and their labels.
+
+        `validation`: texts and labels to validate on, instead of a part of the data.
+        """
+        config = self._text_config()
+        bags = text_to_bags(texts, config, self.threads)
+        return self._fit(config, bags, encode(labels), sample_weight, validation, callbacks)
+
+    def fit_batches(
+        self,
+        batches: Iterable[tuple[Any, Any]],
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        validation: tuple[Any, Any] | None = None,
+        callbacks: Sequence[Callable[[Progress], object]] = (),
+    ) -> Self:
+        """The same, from batches of (texts, labels): for what does not fit into memory as text.
+
+        With `cache_dir` the keys (8 bytes an n-gram) go to a file there, and memory holds one
+        batch, the model, and 16 bytes a text. The model is the one that `fit` gives.
+        """
+        config = self._text_config()
+        with KeyStore(cache_dir) if cache_dir is not None else nullcontext() as store:
+            parts: list[Bags] = []
+            targets: Targets | None = None
+            labelled: list[Targets] = []
+            for texts, labels in batches:
+                bags = text_to_bags(texts, config, self.threads)
+                targets = encode(labels, None if targets is None else targets.classes)
+                labelled.append(targets)
+                if len(bags) != len(targets.labels):
+                    raise ValueError(
+                        f"found {len(bags):,} texts, but {len(targets.labels):,} labels"
+                    )
+                if store is None:
+                    parts.append(bags)
+                else:
+                    store.add(bags)
+            if not labelled:
+                raise ValueError("found no texts to train on")
+            whole = Bags.concat(parts) if store is None else store.bags()
+            return self._fit(config, whole, join(labelled), None, validation, callbacks)
+
+    def _fit(
+        self,
+        text_config: TextConfig,
+        bags: Bags,
+        targets: Targets,
+        sample_weight: npt.ArrayLike | None,
+        validation: tuple[Any, Any] | None,
+        callbacks: Sequence[Callable[[Progress], object]],
+    ) -> Self:
+        config = TrainConfig(
+            passes=self.passes,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            patience=self.patience,
+            seed=self.seed,
+        )
         weights = self._weights(bags, targets, sample_weight)
         distinct = count_distinct(bags.keys)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
+        held_out = None
+        if validation is not None:
+            held_out = self._held_out(text_config, targets, *validation)
         self._begin(text_config, targets, sizes)
         self._count(targets)
         self.report_ = self._report(bags, distinct)
-        train, train_labels, held_out = bags, targets.labels, None
-        if self.validation_fraction:
+        train, labels = bags, targets.labels
+        if validation is None and self.validation_fraction:
             kept, held = split(len(bags), self.validation_fraction, self.seed)
-            held_out = bags.take(held), targets.labels.take(held)
-            train, train_labels = bags.take(kept), targets.labels.take(kept)
+            held_out = bags.take(held), labels.take(held)
+            train, labels = bags.take(kept), labels.take(kept)
             weights = None if weights is None else weights[kept]
         with self._progress(config.passes, len(train)) as bar:
             self.history_ = fit(
                 self.model_,
                 train,
-                train_labels,
+                labels,
                 config,
                 weights=weights,
                 validation=held_out,
@@ -162,8 +224,8 @@ class TextClassifier(Estimator):
             )
         fresh = not self._is_fitted()
         targets = encode(labels, self._known(classes) if fresh else self.classes_)
-        text_config = TextConfig(self.ngrams, self.lowercase, self.subwords)
-        bags = self._bags(texts, text_config if fresh else self.text_config_)
+        text_config = self._text_config() if fresh else self.text_config_
+        bags = text_to_bags(texts, text_config, self.threads)
         weights = self._weights(bags, targets, sample_weight)
         if fresh:
             rows = self.num_embeddings or STREAM_ROWS
@@ -217,20 +279,30 @@ class TextClassifier(Estimator):
         chosen: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
         return chosen
 
+    def evaluate(self, texts: Any, labels: Any) -> Evaluation:
+        """Accuracy, and precision, recall, F1 and confusion of the classes."""
+        z = self._logits(texts)
+        truth = encode(labels, self.classes_)
+        if truth.form != self.label_form_:
+            raise ValueError(
+                f"labels in training came in the form {self.label_form_!r}, found {truth.form!r}"
+            )
+        if len(truth.labels) != len(z):
+            raise ValueError(f"found {len(z):,} texts, but {len(truth.labels):,} labels")
+        answers = z > 0
+        if not self._multilabel:
+            answers = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None]
+        return evaluate_answers(truth.labels, answers, truth.classes.tolist(), self._multilabel)
+
     def score(self, texts: Any, labels: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Accuracy; of a multi-label model the share of texts with all labels right."""
-        z = self._logits(texts)
+        if sample_weight is None:
+            return self.evaluate(texts, labels).accuracy
         truth = encode(labels, self.classes_).labels
-        if len(truth) != len(z):
-            raise ValueError(f"found {len(z):,} texts, but {len(truth):,} labels")
-        if self._multilabel:
-            width = max(z.shape[1], truth.labels.max(initial=0) + 1)
-            right = (truth.matrix(width)[:, : z.shape[1]] == (z > 0)).all(axis=1)
-            right &= ~truth.matrix(width)[:, z.shape[1] :].any(axis=1)
-        else:
-            right = z.argmax(axis=1) == truth.labels
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return float(np.average(right, weights=weights))
+        answers = encode(self.predict(texts), self.classes_).labels
+        width = int(max(truth.labels.max(initial=0), answers.labels.max(initial=0))) + 1
+        right = (truth.matrix(width) == answers.matrix(width)).all(axis=1)
+        return float(np.average(right, weights=np.asarray(sample_weight, np.float64)))
 
     def save(self, path: str | os.PathLike[str], *, for_training: bool = False) -> None:
         """Write the model to one safetensors file, tables in half precision.
@@ -276,17 +348,25 @@ class TextClassifier(Estimator):
             z[empty] = np.log(prior / (1 - prior)) if self._multilabel else np.log(prior)
         return z
 
-    def _bags(self, texts: Any, config: TextConfig) -> Bags:
-        return text_to_bags(texts, config, self.threads)
+    def _text_config(self) -> TextConfig:
+        return TextConfig(self.ngrams, self.lowercase, self.subwords)
 
-    def _train_config(self) -> TrainConfig:
-        return TrainConfig(
-            passes=self.passes,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            patience=self.patience,
-            seed=self.seed,
-        )
+    def _held_out(
+        self, config: TextConfig, targets: Targets, texts: Any, labels: Any
+    ) -> tuple[Bags, Labels]:
+        """Validation data as the training loop takes it."""
+        truth = encode(labels, targets.classes)
+        bags = text_to_bags(texts, config, self.threads)
+        if truth.form != targets.form:
+            raise ValueError("validation labels must have the form of the training labels")
+        if len(bags) != len(truth.labels):
+            raise ValueError(
+                f"found {len(bags):,} texts to validate on, but {len(truth.labels):,} labels"
+            )
+        unheard = truth.classes[len(targets.classes) :]
+        if len(unheard):
+            raise ValueError(f"validation has labels that training has not, such as {unheard[0]!r}")
+        return bags, truth.labels
 
     def _known(self, classes: npt.ArrayLike | None) -> npt.NDArray[Any] | None:
         return None if classes is None else encode(np.asarray(classes)).classes
@@ -373,5 +453,5 @@ class TextClassifier(Estimator):
     def _progress(self, passes: int, documents: int) -> Any:
         if not self.verbose:
             return no_bar()
-        print(self.report_)
+        print(self.report_, file=sys.stderr)
         return training_bar(passes, documents)

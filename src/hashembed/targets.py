@@ -6,7 +6,7 @@ indicator matrix, a row of zeros and ones a document. The last two are multi-lab
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,6 +64,19 @@ def encode(labels: Any, known: Classes | None = None) -> Targets:
             return _from_matrix(np.array(labels), known)
         return _from_lists(labels, known)
     return _from_single(labels, known)
+
+
+def join(parts: Sequence[Targets]) -> Targets:
+    """One after the other; each part knew the classes of those before it. Classes are sorted."""
+    forms = {part.form for part in parts}
+    if len(forms) > 1:
+        raise ValueError(f"labels must keep one form, found {' and '.join(sorted(forms))}")
+    classes, place = np.unique(parts[-1].classes, return_inverse=True)
+    ends = np.cumsum([0, *(len(part.labels.labels) for part in parts)])
+    offsets = [p.labels.offsets[1:] + end for p, end in zip(parts, ends, strict=False)]
+    numbers = np.concatenate([part.labels.labels for part in parts])
+    labels = Labels(place[numbers], np.concatenate([np.zeros(1, np.int64), *offsets]))
+    return Targets(classes, labels, parts[-1].form)
 
 
 def decode(chosen: npt.NDArray[np.bool_], classes: Classes, form: Form) -> npt.NDArray[Any]:

@@ -1,0 +1,100 @@
+"""Learning from a stream: each text is answered first and learned from then.
+
+The share of right answers so far, the *progressive accuracy*, is an honest estimate without a test
+set, because no text was seen before it was answered.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hashembed.classifier import TextClassifier
+from hashembed.targets import encode
+
+
+@dataclass
+class Progressive:
+    """Where a stream stands."""
+
+    texts: int = 0
+    right: int = 0
+    recent_texts: int = 0  # since the last report
+    recent_right: int = 0
+    classes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def accuracy(self) -> float:
+        """Of all texts so far."""
+        return self.right / max(self.texts, 1)
+
+    @property
+    def recent_accuracy(self) -> float:
+        """Of the texts since the last report."""
+        return self.recent_right / max(self.recent_texts, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            **asdict(self),
+            "accuracy": self.accuracy,
+            "recent_accuracy": self.recent_accuracy,
+        }
+
+
+def learn_stream(
+    classifier: TextClassifier,
+    batches: Iterable[tuple[Any, Any]],
+    *,
+    path: str | os.PathLike[str] | None = None,
+    save_seconds: float = 30.0,
+    on_report: Callable[[Progressive], object] = lambda progress: None,
+    report_first: int = 1000,
+) -> Progressive:
+    """Answer and learn batches of (texts, labels), in their order.
+
+    `path` gets the model, everything it needs to go on, every so many seconds and at the end: a
+    process that is killed loses what came since. Reports come after `report_first` texts and then
+    whenever twice as many have been seen.
+    """
+    progress = Progressive()
+    start = last_save = time.monotonic()
+    due = report_first
+    try:
+        for texts, labels in batches:
+            if len(texts) == 0:
+                continue
+            right = _right(classifier, texts, labels)
+            classifier.partial_fit(texts, labels)
+            progress.texts += len(texts)
+            progress.recent_texts += len(texts)
+            progress.right += right
+            progress.recent_right += right
+            progress.classes = len(classifier.classes_)
+            now = time.monotonic()
+            progress.seconds = now - start
+            if progress.texts >= due:
+                on_report(progress)
+                progress.recent_texts = progress.recent_right = 0
+                while due <= progress.texts:
+                    due *= 2
+            if path is not None and now - last_save >= save_seconds:
+                classifier.save(path, for_training=True)
+                last_save = time.monotonic()
+    finally:
+        if path is not None and progress.texts:
+            classifier.save(path, for_training=True)
+    if progress.recent_texts:
+        on_report(progress)
+    return progress
+
+
+def _right(classifier: TextClassifier, texts: Any, labels: Any) -> int:
+    """How many of these the model would have answered right; before it knows anything, none."""
+    if not hasattr(classifier, "model_"):
+        return 0
+    if classifier.label_form_ != encode(labels, classifier.classes_).form:
+        return 0  # partial_fit has the words for what is wrong
+    return round(classifier.score(texts, labels) * len(texts))
