@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.bags import Bags
-from hashembed.text_kernels import count_words, cut_documents, fill_keys, lay_out
+from hashembed.text_kernels import count_words, cut_documents, fill_keys, keys_of, lay_out
 from hashembed.threads import cpu_count
 from hashembed.unicode_tables import UNICODE_VERSION, character_table
 from hashembed.validation import whole_number
@@ -27,6 +27,7 @@ MAX_SUBWORD = 32
 
 _TASK = 1 << 20  # bytes: the share of a thread at a time, and the length of a cut in a document
 _DOCUMENT = 16  # bytes: what the handling of a document costs
+_FEW = 64  # texts that do not go through Arrow
 _BATCH = 4096  # Python objects turned into Arrow at a time
 
 _PLAIN = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -193,6 +194,25 @@ def _decode_dictionary(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, None if chunks else pa.large_string())
 
 
+def _few_bytes(texts: list[Any]) -> tuple[npt.NDArray[np.uint8], I64, I64] | None:
+    """A few strings as bytes, with their starts and ends; None if they are anything else.
+
+    Without Arrow, which costs more than a short text's keys, and a second when it first finds
+    pandas.
+    """
+    try:
+        encoded = [text.encode() for text in texts]
+    except (AttributeError, UnicodeEncodeError):  # not strings, or a lone surrogate
+        return None
+    ends = np.array([len(text) for text in encoded], np.int64).cumsum()
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    if len(data) > _TASK:
+        return None
+    starts = np.zeros(len(encoded), np.int64)
+    starts[1:] = ends[:-1]
+    return data, starts, ends
+
+
 # --- Arrow -> keys ---------------------------------------------------------------------------
 
 
@@ -276,6 +296,10 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     table = character_table(config.lowercase)
     upper = 0x80808080 if config.lowercase else 0
     settings = (*config.ngrams, *(config.subwords or (0, 0)), upper)
+    if type(texts) is list and len(texts) <= _FEW:
+        few = _few_bytes(texts)
+        if few is not None:
+            return Bags(*keys_of(*few, table, settings))
     columns: list[_Column] = []
     count = 0
     for chunk in _grouped(to_arrow(texts).chunks):

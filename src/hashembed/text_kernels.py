@@ -309,6 +309,24 @@ def lay_out(words, pieces, last, config, offsets, places):
 
 
 @_entry
+def keys_of(data, starts, ends, table, config):
+    """Keys and offsets of a few short documents, in one call."""
+    count = len(starts)
+    words, pieces, places = (
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.empty(count, np.int64),
+    )
+    last, offsets = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
+    count_words(data, starts, ends, 0, count, table, config, words, pieces)
+    lay_out(words, pieces, last, config, offsets, places)
+    keys = np.empty(offsets[count], np.int64)
+    if count:
+        fill_keys(data, starts, ends, last, 0, count, table, config, keys, 0)
+    return keys, offsets
+
+
+@_entry
 def gather(keys, starts, offsets, out):
     """out[offsets[i] : offsets[i + 1]] = keys[starts[i] : ...] for each i."""
     for i in range(len(starts)):
