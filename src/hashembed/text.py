@@ -97,6 +97,12 @@ class TextConfig:
         return cls(**settings)
 
 
+def kernel_settings(config: TextConfig) -> tuple[int, int, int, int, int]:
+    """The configuration as the kernels take it, see `fill_keys`."""
+    upper = 0x80808080 if config.lowercase else 0
+    return (*config.ngrams, *(config.subwords or (0, 0)), upper)
+
+
 # --- anything that holds texts -> Arrow ------------------------------------------------------
 
 
@@ -237,7 +243,8 @@ class _Column:
         return [(self, first, stop) for first, stop in pairwise(edges)]
 
 
-def _column(chunk: pa.Array, table: npt.NDArray[np.uint32]) -> _Column:
+def documents(chunk: pa.Array) -> tuple[npt.NDArray[np.uint8], I64, I64]:
+    """The bytes behind a piece of Arrow, and where each text begins and ends; nulls are empty."""
     _, offsets_buffer, data_buffer = chunk.buffers()
     data = np.frombuffer(data_buffer or b"", np.uint8)
     data.flags.writeable = False  # one type for Numba, whatever Arrow's buffer was
@@ -252,6 +259,11 @@ def _column(chunk: pa.Array, table: npt.NDArray[np.uint32]) -> _Column:
         raise ValueError("texts hold a damaged Arrow array: offsets that fall or leave the data")
     if chunk.null_count:
         ends = np.where(chunk.is_null().to_numpy(zero_copy_only=False), starts, ends)
+    return data, starts, ends
+
+
+def _column(chunk: pa.Array, table: npt.NDArray[np.uint32]) -> _Column:
+    data, starts, ends = documents(chunk)
     last = np.ones(len(chunk), np.bool_)
     if (ends - starts).max(initial=0) > 2 * _TASK:
         starts, ends, last = cut_documents(data, starts, ends, table, _TASK)
@@ -294,8 +306,7 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     """
     config = config or TextConfig()
     table = character_table(config.lowercase)
-    upper = 0x80808080 if config.lowercase else 0
-    settings = (*config.ngrams, *(config.subwords or (0, 0)), upper)
+    settings = kernel_settings(config)
     if type(texts) is list and len(texts) <= _FEW:
         few = _few_bytes(texts)
         if few is not None:

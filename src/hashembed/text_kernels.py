@@ -183,7 +183,8 @@ def _write(data, table, batch, codes, m, emit, config, out, o):
 
 
 @_outer
-def _new_batch(orders):
+def new_batch(orders):
+    """Room for a batch of words and their n-grams of so many orders."""
     # From one piece of memory: at unlucky distances of 4 KiB, loads wait for unrelated stores.
     rows = np.empty((15 + 2 * orders) * BATCH, np.uint32)
     return Batch(
@@ -204,7 +205,7 @@ def fill_keys(data, starts, ends, last, first, stop, table, config, out, o):
     `config` is: lowest and highest order of n-grams, of character n-grams, mask of `_lower`.
     """
     hi = config[1]
-    batch, codes = _new_batch(hi - config[0] + 1), np.empty(64, np.uint32)
+    batch, codes = new_batch(hi - config[0] + 1), np.empty(64, np.uint32)
     s, i, m = first, starts[first], 0
     own, limit = np.int64(2**62), stop
     while own:  # words whose n-grams are still to be written
