@@ -1,22 +1,15 @@
-"""Labelled text from files, as Arrow columns."""
+"""fastText's format: `__label__NAME text`, a document a line."""
 
 import os
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from numba import njit
 
+from hashembed.readers.cutting import NEWLINE, SPACE, TAB, strings
+from hashembed.readers.report import DataError
+
 PREFIX = b"__label__"
-NEWLINE = 10
-
-I64 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint8]
-
-
-class DataError(ValueError):
-    """Data that cannot be read; the message names the file and the line."""
 
 
 @njit(nogil=True, cache=True)
@@ -33,30 +26,12 @@ def _cut_lines(data, prefix, label, text, ends):
             if data[at + i] != prefix[i]:
                 return -(lines + 1)
         space = at
-        while space < stop and data[space] != 32 and data[space] != 9:
+        while space < stop and data[space] != SPACE and data[space] != TAB:
             space += 1
         label[lines], text[lines], ends[lines] = at + len(prefix), space, stop
         lines += 1
         at = stop + 1
     return lines
-
-
-@njit(nogil=True, cache=True)
-def _gather(data, starts, ends, offsets, out):
-    """out[offsets[i] : offsets[i + 1]] = data[starts[i] : ends[i]]."""
-    for i in range(len(starts)):
-        at = offsets[i] - starts[i]
-        for x in range(starts[i], ends[i]):
-            out[at + x] = data[x]
-
-
-def _strings(data: U8, starts: I64, ends: I64) -> Any:
-    """An Arrow column of these pieces of the data."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(ends - starts, out=offsets[1:])
-    out = np.empty(offsets[-1], np.uint8)
-    _gather(data, starts, ends, offsets, out)
-    return pa.LargeStringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out))
 
 
 def read_fasttext(path: str | os.PathLike[str]) -> tuple[Any, Any]:
@@ -73,5 +48,5 @@ def read_fasttext(path: str | os.PathLike[str]) -> tuple[Any, Any]:
             f"{path}, line {-lines}: found no label, expected a line that begins with "
             f"{PREFIX.decode()}NAME"
         )
-    labels = _strings(data, label[:lines], text[:lines])
-    return labels.dictionary_encode(), _strings(data, text[:lines], ends[:lines])
+    labels = strings(data, label[:lines], text[:lines])
+    return labels.dictionary_encode(), strings(data, text[:lines], ends[:lines])

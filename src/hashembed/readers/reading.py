@@ -1,0 +1,166 @@
+"""Sources to pieces: rows checked, problems raised or counted, everything reported."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hashembed.readers import streams
+from hashembed.readers.encodings import Decoder, StreamError
+from hashembed.readers.feeding import Feeder
+from hashembed.readers.folders import folder_rows
+from hashembed.readers.formats import format_by_name
+from hashembed.readers.parquet import MAGIC, Parquet
+from hashembed.readers.report import DataError, Problem, Report, add_once
+from hashembed.readers.rows import Options, Rows
+from hashembed.readers.sources import STDIN, Source
+
+
+@dataclass
+class Piece:
+    """Rows without problems; `pause` if the stream has nothing more at the moment."""
+
+    labels: Any
+    texts: Any
+    pause: bool = False
+
+    def slice(self, start: int, size: int) -> "Piece":
+        """Some of the rows."""
+        labels = None if self.labels is None else self.labels.slice(start, size)
+        return Piece(labels, self.texts.slice(start, size))
+
+
+class Reading:
+    """One pass over sources."""
+
+    def __init__(self, options: Options):
+        self.options, self.report = options, Report()
+        self._before: dict[str | None, Any] = {}  # the first parser of each format
+
+    def pieces(self, sources: list[Source]) -> Iterator[Piece]:
+        """All rows, in order."""
+        for source in sources:
+            self.report.files.append(source.name)
+            if source.documents is not None:
+                yield from self._folder(source)
+            else:
+                yield from self._file(source)
+        if self.options.labelled and not self.report.rows:
+            raise DataError(f"found no rows with a label: {self.report}")
+
+    def _folder(self, source: Source) -> Iterator[Piece]:
+        if self.options.format not in (None, "folder"):
+            raise DataError(
+                f"{source.name}: is a folder; to read its files as {self.options.format}, "
+                f"give '{source.name}/*'"
+            )
+        self._describe("folder", "the folder's name" if self.options.labelled else None, "the file")
+        for rows in folder_rows(source, self.options, self.report):
+            yield from self._checked(rows, source.name)
+
+    def _file(self, source: Source) -> Iterator[Piece]:
+        if self.options.format == "folder":
+            raise DataError(f"{source.name}: is a file, expected a folder of class folders")
+        stream = streams.Input(source.path, source.name)
+        try:
+            format = self.options.format or format_by_name(source.path)
+            if format == "parquet" or (self.options.format is None and stream.head[:4] == MAGIC):
+                yield from self._parquet(source, stream)
+            else:
+                format = format or (None if self.options.labelled else "lines")
+                yield from self._text(source, stream, format)
+        finally:
+            stream.close()
+
+    def _parquet(self, source: Source, stream: streams.Input) -> Iterator[Piece]:
+        content: Any = source.path
+        if source.path == STDIN or stream.live or stream.compression is not None:
+            try:
+                content = pa.py_buffer(b"".join(iter(stream.read, b"")))
+            except StreamError as error:
+                raise DataError(f"{source.name}: {error}") from None
+        parquet = Parquet(content, self.options, source.name)
+        self._describe(parquet.format, parquet.label, parquet.text)
+        for rows in parquet.rows():
+            yield from self._checked(rows, source.name)
+
+    def _text(self, source: Source, stream: streams.Input, format: str | None) -> Iterator[Piece]:
+        name, report = source.name, self.report
+        decoder = Decoder(self.options.encoding)
+        feeder = Feeder(replace(self.options, format=format), name, self._before.get(format))
+        for block in streams.line_blocks(stream, decoder, keep_nuls=format == "lines"):
+            for line, how in sorted(block.repairs.items()):
+                report.repair(Problem(name, line, how))
+            rows = feeder.feed(block)
+            if rows is not None and feeder.parser is not None:
+                parser = feeder.parser
+                self._before.setdefault(format, parser)
+                self._describe(parser.format, parser.label, parser.text, parser.notes)
+                yield from self._checked(rows, name, block.pause)
+            if block.error is not None:
+                line = block.line + block.data.count(b"\n")
+                self._trouble(Problem(name, line, block.error))
+            elif block.last and feeder.parser is None and self.options.labelled:
+                found = "is empty" if feeder.untouched else "holds nothing but blank lines"
+                self._trouble(Problem(name, None, f"the file {found}"))
+        if decoder.found is not None and not decoder.found.startswith("utf-8"):
+            add_once(report.encodings, decoder.found.upper())
+
+    def _describe(
+        self, format: str, label: str | None, text: str | None, notes: list[str] | None = None
+    ) -> None:
+        report = self.report
+        add_once(report.formats, format)
+        add_once(report.labels, label)
+        add_once(report.texts, text)
+        for note in notes or ():
+            add_once(report.notes, note)
+
+    def _trouble(self, problem: Problem) -> None:
+        """Something wrong with a file as a whole."""
+        if self.options.on_error == "stop":
+            raise DataError(str(problem))
+        self.report.skip(problem, rows=0)
+
+    def _checked(self, rows: Rows, file: str, pause: bool = False) -> Iterator[Piece]:
+        """The good rows; a text that needs no label stays in its place, as null.
+
+        Where problems stop the reading, the rows before the first come first.
+        """
+        labels, texts, bad = rows.labels, rows.texts, rows.bad
+        if labels is not None:
+            for row in _empty_labels(labels):
+                problem = Problem(file, int(rows.lines[row]), "the label is empty", rows.unit)
+                bad.setdefault(row, problem)
+        piece = Piece(labels, texts, pause)
+        if bad and self.options.on_error == "stop":
+            piece = piece.slice(0, min(bad))
+        elif bad:
+            for row in sorted(bad):
+                self.report.skip(bad[row])
+            good = np.ones(len(texts), np.bool_)
+            good[list(bad)] = False
+            mask = pa.array(good)
+            if labels is None:
+                piece.texts = pc.if_else(mask, texts, pa.scalar(None, pa.large_string()))
+            else:
+                piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
+        self.report.rows += len(piece.texts)
+        yield piece
+        if bad and self.options.on_error == "stop":
+            raise DataError(str(bad[min(bad)]))
+
+
+def _empty_labels(labels: Any) -> list[int]:
+    """The rows whose label, or one of whose labels, is blank."""
+    lists = pa.types.is_list(labels.type)
+    values = labels.flatten().dictionary_encode() if lists else labels
+    blank = [i for i, name in enumerate(values.dictionary.to_pylist()) if not (name or "").strip()]
+    if not blank:
+        return []
+    found = pc.is_in(values.indices, pa.array(blank, values.indices.type))
+    rows = pc.list_parent_indices(labels) if lists else pa.array(range(len(labels)), pa.int64())
+    return rows.filter(found).unique().to_pylist()  # type: ignore[no-any-return]

@@ -1,0 +1,126 @@
+"""What every format is asked for, and what it answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hashembed.readers.encodings import known_encoding
+from hashembed.readers.report import Problem
+from hashembed.validation import one_of
+
+I64 = npt.NDArray[np.int64]
+
+Column = int | str
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "fasttext", "folder", "lines")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read; None is for what the reader shall find out. See `read`."""
+
+    format: str | None = None
+    label: Column | None = None
+    text: Column | Sequence[Column] | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    quotes: bool | None = None
+    escapes: bool | None = None
+    encoding: str | None = None
+    on_error: str = "stop"
+    labelled: bool = True
+
+    def __post_init__(self) -> None:
+        one_of("on_error", self.on_error, ("stop", "skip"))
+        if self.format is not None:
+            allowed = tuple(f for f in FORMATS if not (self.labelled and f == "lines"))
+            one_of("format", self.format, allowed)
+        if self.delimiter is not None:
+            single = isinstance(self.delimiter, str) and len(self.delimiter) == 1
+            if not single or not self.delimiter.isascii() or self.delimiter in '"\n\r\0':
+                raise ValueError(
+                    f"delimiter must be one ASCII character, such as ',' or '\\t', "
+                    f"found {self.delimiter!r}"
+                )
+        if self.encoding is not None:
+            known_encoding(self.encoding)
+
+
+@dataclass
+class Rows:
+    """Rows of a file.
+
+    labels: strings, dictionary-encoded, or lists of strings, or None where none were asked for.
+    lines: the first line of each row; `unit` is what is counted.
+    bad: rows with a problem; what their columns hold means nothing.
+    """
+
+    labels: Any
+    texts: Any
+    lines: I64
+    bad: dict[int, Problem] = field(default_factory=dict)
+    unit: str = "line"
+
+
+class Parser(Protocol):
+    """Makes rows of a file's lines."""
+
+    format: str
+    label: str | None  # the columns, as a report spells them
+    text: str | None
+    notes: list[str]
+
+    def parse(self, data: bytes, line: int, last: bool) -> tuple[Rows, int]:
+        """The rows in whole lines of UTF-8, and how many bytes they take up.
+
+        Less than all only where a row may go on behind the data, never when it is the `last`.
+        """
+        ...
+
+
+def encoded(labels: Any) -> Any:
+    """Strings -> a dictionary-encoded column."""
+    column = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        column.indices.cast(pa.int32()), column.dictionary.cast(pa.string())
+    )
+
+
+def joined(columns: Sequence[Any]) -> Any:
+    """Columns of large strings, joined by a space."""
+    if len(columns) == 1:
+        return columns[0]
+    return pc.binary_join_element_wise(*columns, pa.scalar(" ", pa.large_string()))
+
+
+def as_strings(labels: Any) -> Any:
+    """A column of strings, whole numbers or booleans, or of lists of them, as labels."""
+    if pa.types.is_list(labels.type) or pa.types.is_large_list(labels.type):
+        return labels.cast(pa.list_(pa.string()))
+    return encoded(labels if pa.types.is_dictionary(labels.type) else labels.cast(pa.string()))
+
+
+def as_lists(labels: Any) -> Any:
+    """Labels as lists; a single one as a list of one."""
+    if pa.types.is_list(labels.type):
+        return labels
+    values = labels.cast(pa.string())
+    return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+
+
+def column_of_labels(labels: Sequence[str | list[str] | None]) -> Any:
+    """Python's labels as a column; lists if there is one, and None is for bad rows."""
+    if any(isinstance(label, list) for label in labels):
+        lists = [label if isinstance(label, list) else [label or ""] for label in labels]
+        return pa.array(lists, pa.list_(pa.string()))
+    return encoded(pa.array([label or "" for label in labels], pa.string()))
+
+
+def without_surrogates(text: str) -> str:
+    """The text with U+FFFD for lone surrogates, which UTF-8 cannot hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,115 @@
+"""From paths, globs, folders and "-" to the files to read."""
+
+import difflib
+import glob
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hashembed.readers.report import DataError
+
+STDIN = "-"
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, or one folder of documents, or standard input ("-")."""
+
+    path: str
+    documents: tuple[tuple[str, str], ...] | None = None  # a folder's files: (class, path)
+
+    @property
+    def name(self) -> str:
+        """As messages spell it."""
+        return "standard input" if self.path == STDIN else self.path
+
+
+def find_sources(paths: Paths, labelled: bool = True) -> list[Source]:
+    """Every file that the paths mean, in their order; a glob's files by name."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise DataError("found no paths: give at least one file, folder, glob or '-'")
+    sources = [s for path in given for s in _expand(os.fspath(path), labelled)]
+    if [s.path for s in sources].count(STDIN) > 1:
+        raise DataError("standard input ('-') can be read only once, found it twice")
+    return sources
+
+
+def _expand(path: str, labelled: bool) -> list[Source]:
+    if not isinstance(path, str):
+        raise TypeError(f"a path must be a str or os.PathLike, found {path!r}")
+    if "\0" in path or not path:
+        raise DataError(f"{path!r} is not a path")
+    if path == STDIN:
+        return [Source(STDIN)]
+    if os.path.isdir(path):
+        return [_folder(path, labelled)]
+    if os.path.exists(path):
+        return [Source(path)]
+    if glob.has_magic(path):
+        found = sorted(glob.glob(path, recursive=True))
+        if not found:
+            raise DataError(f"{path}: no file matches this pattern")
+        return [s for each in found for s in _expand(each, labelled)]
+    raise DataError(f"{path}: no such file{_hint(path)}")
+
+
+def _hint(path: str) -> str:
+    """What may have been meant by a path that is not there."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        return f", and no folder {folder}"
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return ""
+    name = os.path.basename(path)
+    same = [n for n in names if n.startswith(name + ".")]
+    close = same or difflib.get_close_matches(name, names, 3, 0.6)
+    if close:
+        return ": did you mean " + " or ".join(os.path.join(folder, n) for n in close[:3]) + "?"
+    return f" in {os.path.abspath(folder)}"
+
+
+def _visible(folder: Path) -> list[Path]:
+    try:
+        return sorted(p for p in folder.iterdir() if not p.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror}") from None
+
+
+def _files(folder: Path) -> list[str]:
+    """All files in a folder and in the folders within it."""
+    found: list[str] = []
+    for path in _visible(folder):
+        found += _files(path) if path.is_dir() else [str(path)]
+    return found
+
+
+def _folder(path: str, labelled: bool) -> Source:
+    root = Path(path)
+    if not labelled:
+        return Source(path, tuple(("", file) for file in _files(root)))
+    inside = _visible(root)
+    classes = [p for p in inside if p.is_dir()]
+    loose = [p for p in inside if not p.is_dir()]
+    wanted = "a folder of class folders (folder/class/document.txt)"
+    if loose:
+        shown = f"{loose[0].name!r}" + (f" and {len(loose) - 1:,} more" if loose[1:] else "")
+        pattern = root / f"*{loose[0].suffix}"
+        raise DataError(
+            f"{path}: expected {wanted}, found the file {shown} beside "
+            f"{len(classes):,} folders; to read the files as data, give {str(pattern)!r}"
+        )
+    if not classes:
+        raise DataError(f"{path}: expected {wanted}, found an empty folder")
+    nested = [c for c in classes if (held := _visible(c)) and all(p.is_dir() for p in held)]
+    if nested:
+        raise DataError(
+            f"{path}: expected {wanted}, but {nested[0].name!r} holds only folders; "
+            f"did you mean {nested[0]}?"
+        )
+    return Source(path, tuple((c.name, file) for c in classes for file in _files(c)))

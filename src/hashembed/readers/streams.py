@@ -1,0 +1,169 @@
+"""Files as they come: decompressed, decoded, cut at line ends."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import select
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+
+from hashembed.readers.cutting import count_lines
+from hashembed.readers.encodings import Block, Decoder, StreamError, repair
+from hashembed.readers.report import DataError
+from hashembed.readers.sources import STDIN
+
+BLOCK = 8 << 20  # bytes read before rows are made of them
+MAX_ROW = 1 << 28  # bytes; what is longer is no row, but an open quote or no text at all
+
+_ZSTD = 1 << 16
+_MAGIC = 6  # bytes that tell a compression
+_DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, pa.ArrowException)
+
+
+class _Chained(io.RawIOBase):
+    """Bytes that were already read, then the rest of the stream."""
+
+    def __init__(self, head: bytes, stream: Any):
+        self.head, self.stream = head, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
+        found, self.head = self.head[:size], self.head[size:]
+        found = found or self.stream.read1(size)
+        buffer[: len(found)] = found
+        return len(found)
+
+
+class Input:
+    """A file or standard input, decompressed by what its first bytes say."""
+
+    def __init__(self, path: str, name: str):
+        self.name = name
+        try:
+            self._file: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
+            self._owned = path != STDIN
+            self.live = _is_live(self._file)
+            self.head, self.compression, self._stream = _decompressed(self._file)
+        except OSError as error:
+            raise DataError(f"{name}: cannot be read: {error.strerror or error}") from None
+
+    def read(self) -> bytes:
+        """The next bytes, b"" at the end; waits only for the first of them."""
+        try:
+            return self._stream.read1(BLOCK)  # type: ignore[no-any-return]
+        except _DAMAGED as error:
+            kind = f"damaged or cut short {self.compression} data" if self.compression else "error"
+            raise StreamError(f"{kind} ({error})") from None
+
+    def pauses(self) -> bool:
+        """Whether a live stream has nothing more at the moment."""
+        if not self.live:
+            return False
+        try:
+            return not select.select([self._file], [], [], 0)[0]
+        except (OSError, ValueError):  # a system that cannot tell
+            return True
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        if self._owned:
+            self._file.close()
+
+
+class _Zstd(io.RawIOBase):
+    """zstd by Arrow, which gives all that is asked for or, at a damage, nothing: ask for little."""
+
+    def __init__(self, stream: Any):
+        self.stream = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
+
+    def read1(self, size: int) -> bytes:
+        return self.stream.read(min(size, _ZSTD))  # type: ignore[no-any-return]
+
+
+def _is_live(file: Any) -> bool:
+    """Whether this is a pipe or a terminal, whose next bytes may take their time."""
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except io.UnsupportedOperation:  # a stand-in for standard input, without a descriptor
+        return False
+
+
+def _decompressed(file: Any) -> tuple[bytes, str | None, Any]:
+    """The first bytes, the compression they tell, and a stream of what it holds."""
+    head = b""
+    while len(head) < _MAGIC and (more := file.read1(_MAGIC - len(head))):
+        head += more
+        if b"\n" in head:  # no compression has it so early; do not wait for more
+            break
+    stream: IO[bytes] = file
+    if file.seekable():
+        file.seek(-len(head), os.SEEK_CUR)
+    else:
+        stream = io.BufferedReader(_Chained(head, file), 1 << 16)
+    if head.startswith(b"\x1f\x8b"):
+        return head, "gzip", gzip.GzipFile(fileobj=stream)
+    if head.startswith(b"BZh"):
+        return head, "bzip2", bz2.BZ2File(stream)
+    if head.startswith(b"\xfd7zXZ\0"):
+        return head, "xz", lzma.LZMAFile(stream)
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return head, "zstd", _Zstd(stream)
+    return head, None, stream
+
+
+def line_blocks(source: Input, decoder: Decoder, keep_nuls: bool = False) -> Iterator[Block]:
+    """The stream in blocks of whole lines, each as large as BLOCK or as the stream had them.
+
+    The last block may be empty.
+    """
+    for block in _raw_blocks(source, decoder):
+        repair(block, decoder, keep_nuls)
+        yield block
+
+
+def _raw_blocks(source: Input, decoder: Decoder) -> Iterator[Block]:
+    parts: list[bytes] = []
+    size, line, whole = 0, 1, False
+    try:
+        for data in _decoded(source, decoder):
+            parts.append(data)
+            size += len(data)
+            whole = whole or b"\n" in data
+            if size > MAX_ROW and not whole:
+                raise StreamError(f"found a line of more than {MAX_ROW:,} bytes: is this text?")
+            pause = source.pauses()
+            if (size >= BLOCK or pause) and whole:
+                joined = b"".join(parts)
+                end = joined.rfind(b"\n") + 1
+                block = Block(joined[:end], line, pause=pause)
+                line += count_lines(block.data)
+                yield block
+                parts, size, whole = [joined[end:]], len(joined) - end, False
+    except StreamError as error:
+        joined = b"".join(parts)
+        yield Block(joined[: joined.rfind(b"\n") + 1], line, last=True, error=str(error))
+        return
+    yield Block(b"".join(parts), line, last=True)
+
+
+def _decoded(source: Input, decoder: Decoder) -> Iterator[bytes]:
+    head = b""
+    while len(head) < 4 and (more := source.read()):
+        head += more
+        if b"\n" in head and not head.startswith((b"\xff", b"\xfe")):
+            break
+    decoder.begin(head)
+    yield decoder.decode(head, False)
+    while raw := source.read():
+        yield decoder.decode(raw, False)
+    yield decoder.decode(b"", True)
