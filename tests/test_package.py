@@ -50,7 +50,17 @@ ROOMS = [
     ["nn.replace"],
     ["nn"],
     ["demo"],
-    ["cli.demo", "cli.plan"],
+    ["cli.options"],
+    [
+        "cli.demo",
+        "cli.evaluate",
+        "cli.explain",
+        "cli.info",
+        "cli.words",
+        "cli.plan",
+        "cli.predict",
+        "cli.train",
+    ],
     ["cli"],
     [""],
 ]

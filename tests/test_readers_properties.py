@@ -110,7 +110,7 @@ def _columns(body, delimiter, quotes):
     return columns
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.text(st.sampled_from('ab,"\n\r'), max_size=30), st.booleans())
 @example('a,"b\n"c",d\n"', True)
 @example('"a"\r', True)
@@ -185,7 +185,7 @@ FASTTEXT_WORDS = st.lists(
 ).map(" ".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(FASTTEXT_WORDS, max_size=6), BLOCKS)
 def test_fasttext_lines(path, lines, block):
     """Words that begin with the prefix are labels, the others the text."""
@@ -229,7 +229,7 @@ FORMATS = st.sampled_from([None, "csv", "tsv", "jsonl", "parquet", "fasttext"])
 ERRORS = st.sampled_from(["stop", "skip"])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(ANYTHING, FORMATS, ERRORS, BLOCKS, st.sampled_from([None, "utf-8", "utf-16", "shift_jis"]))
 def test_anything_is_read_or_refused(path, content, format, on_error, block, encoding):
     write(path, content)
@@ -248,7 +248,7 @@ def test_anything_is_read_or_refused(path, content, format, on_error, block, enc
         lines.texts.validate(full=True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(ANYTHING, st.sampled_from(["csv", "fasttext", "jsonl", "lines"]), BLOCKS, st.integers(1, 5))
 def test_batches_are_the_whole_in_parts(path, content, format, block, rows):
     """Also the same problems on the same lines, wherever the blocks end."""

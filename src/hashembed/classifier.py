@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy.typing as npt
 
 from hashembed.bags import Bags
 from hashembed.estimator import Estimator
+from hashembed.explain import explain_text
+from hashembed.explanation import Explanation
 from hashembed.fit_report import FitReport
 from hashembed.hashing import HashSpec
 from hashembed.history import History
@@ -24,6 +27,8 @@ from hashembed.sizes import choose_sizes, count_distinct
 from hashembed.targets import Form, Targets, decode, encode, join
 from hashembed.text import TextConfig, text_to_bags
 from hashembed.training import Progress, TrainConfig, default_rate, fit
+from hashembed.words import important_ngrams
+from hashembed.words_table import WordsTable
 
 F32 = npt.NDArray[np.float32]
 
@@ -304,6 +309,28 @@ class TextClassifier(Estimator):
         right = (truth.matrix(width) == answers.matrix(width)).all(axis=1)
         return float(np.average(right, weights=np.asarray(sample_weight, np.float64)))
 
+    def explain(self, text: str) -> Explanation:
+        """Which n-grams of a text spoke for which class; exact, they add up to the logits.
+
+        Of a text without a word all that there is to say is how common the classes were.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"explain takes one text, a str, found {type(text).__name__}")
+        model = self._fitted()
+        found = explain_text(model, self.text_config_, self.classes_.tolist(), text)
+        if found.ngrams:
+            return found
+        prior = self._prior_logits().astype(np.float64)
+        return replace(found, bias=prior, logits=prior)
+
+    def important_ngrams(self, texts: Any, **options: Any) -> WordsTable:
+        """The n-grams of any corpus that matter most and least to the model, without a dictionary.
+
+        The options are those of `hashembed.words.important_ngrams`.
+        """
+        model = self._fitted()
+        return important_ngrams(model, self.text_config_, self.classes_.tolist(), texts, **options)
+
     def save(self, path: str | os.PathLike[str], *, for_training: bool = False) -> None:
         """Write the model to one safetensors file, tables in half precision.
 
@@ -344,9 +371,12 @@ class TextClassifier(Estimator):
         z = model.scores(bags)
         empty = bags.lengths == 0
         if empty.any():
-            prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
-            z[empty] = np.log(prior / (1 - prior)) if self._multilabel else np.log(prior)
+            z[empty] = self._prior_logits()
         return z
+
+    def _prior_logits(self) -> F32:
+        prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
+        return np.asarray(np.log(prior / (1 - prior)) if self._multilabel else np.log(prior))
 
     def _text_config(self) -> TextConfig:
         return TextConfig(self.ngrams, self.lowercase, self.subwords)

@@ -3,14 +3,37 @@
 import click
 
 from hashembed.cli.demo import demo_command
+from hashembed.cli.evaluate import test_command
+from hashembed.cli.explain import explain_command
+from hashembed.cli.info import info_command
+from hashembed.cli.options import Polite
 from hashembed.cli.plan import plan_command
+from hashembed.cli.predict import predict_command
+from hashembed.cli.train import train_command
+from hashembed.cli.words import words_command
+
+COMPLETION = """\b
+Completion of commands and options with Tab, in bash (zsh and fish: use their names):
+  eval "$(_HASHEMBED_COMPLETE=bash_source hashembed)"
+Exit codes: 0 done, 1 trouble with data or model, 2 wrong usage, 130 interrupted."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Polite, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION
+)
 @click.version_option(package_name="hashembed")
 def main() -> None:
     """Hash embeddings: embedding tables that stay small and take any token."""
 
 
-main.add_command(demo_command)
-main.add_command(plan_command)
+for command in (
+    demo_command,
+    train_command,
+    test_command,
+    predict_command,
+    explain_command,
+    words_command,
+    info_command,
+    plan_command,
+):
+    main.add_command(command)

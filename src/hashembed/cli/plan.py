@@ -2,58 +2,20 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from hashembed.cli.options import BYTE_UNITS, COUNT_UNITS, draw, lengths, quantity
 
 if TYPE_CHECKING:
     from hashembed.planner import Plan
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 INDEXING_CHOICES = ("independent", "shared", "identity")
-
-THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-COUNT_UNITS = {**THOUSANDS, "b": 10**9}
-BYTE_UNITS = {
-    **THOUSANDS,
-    **{f"{unit}b": factor for unit, factor in THOUSANDS.items()},
-    **{f"{unit}ib": 1024**power for power, unit in enumerate("kmgt", 1)},
-}
-
-
-def _quantity(
-    units: dict[str, int], examples: str
-) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """A callback that reads whole numbers as people write them: '2.5k' -> 2500."""
-
-    def read(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-        if value is None:
-            return None
-        match = re.fullmatch(r"\s*(\d[\d_]*\.?\d*(?:e\+?\d{1,2})?)\s*([a-z]*)\s*", value, re.I)
-        if match and match[2].lower() in units:
-            number = Decimal(match[1]) * units[match[2].lower()]
-            if 1 <= number <= 10**18 and number == int(number):
-                return int(number)
-        raise click.BadParameter(
-            f"found {value!r}, expected a whole number from 1 to 10^18 such as {examples}."
-        )
-
-    return read
-
-
-def _ngrams(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
-    """'1-2' -> (1, 2), '2' -> (2, 2)."""
-    match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", value)
-    shortest, longest = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if not 1 <= shortest <= longest:
-        raise click.BadParameter(f"found {value!r}, expected lengths such as 2 or 1-3.")
-    return shortest, longest
-
 
 PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budget 160MB"
 
@@ -62,7 +24,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
 @click.option(
     "--vocabulary",
     metavar="COUNT",
-    callback=_quantity(COUNT_UNITS, "100M, 1e8 or 100_000_000"),
+    callback=quantity(COUNT_UNITS, "100M, 1e8 or 100_000_000"),
     help="Number of distinct tokens, such as 100M or 1e8.",
 )
 @click.option(
@@ -75,7 +37,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
 @click.option(
     "--budget",
     metavar="SIZE",
-    callback=_quantity(BYTE_UNITS, "160MB or 1GiB"),
+    callback=quantity(BYTE_UNITS, "160MB or 1GiB"),
     help="Most bytes for the parameters, such as 160MB or 1GiB; else the paper's rule K = 10 B.",
 )
 @click.option(
@@ -103,7 +65,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
 @click.option(
     "--ngrams",
     metavar="RANGE",
-    callback=_ngrams,
+    callback=lengths,
     default="1-2",
     show_default=True,
     help="With --text: lengths of the n-grams.",
@@ -157,8 +119,7 @@ def plan_command(
         raise click.BadParameter(f"{error}.", param_hint="--budget") from None
     except ValueError as error:
         raise click.UsageError(f"{error}.") from None
-    if plot is not None:
-        _draw(result, plot)
+    draw(result, plot)
     if as_json:
         text_fields = {"text": counted} if counted else {}
         click.echo(json.dumps({**text_fields, **result.to_dict()}, indent=2))
@@ -212,18 +173,6 @@ def _progress(path: str) -> Iterator[Callable[[int], object]]:
     with progress.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("Counting n-grams", total=size)
         yield lambda count: bar.advance(task, count)
-
-
-def _draw(result: "Plan", path: str) -> None:
-    try:
-        result.plot(path)
-    except OSError as error:
-        raise click.ClickException(f"Cannot write {path}: {error.strerror or error}.") from None
-    except ImportError as error:
-        raise click.ClickException(f"{error}") from None
-    except ValueError as error:  # matplotlib names the formats it knows
-        raise click.BadParameter(f"{error}.", param_hint="--plot") from None
-    click.echo(f"Wrote {path}.", err=True)
 
 
 PLAN_LEGEND = (

@@ -112,9 +112,10 @@ class Block:
 def repair(block: Block, decoder: Decoder, keep_nuls: bool) -> None:
     """Make a block UTF-8.
 
-    A line with a NUL byte is marked, unless they are to be kept. A line that is not UTF-8 is UTF-8 with damage if it has more characters that are than that are
-    not, and takes U+FFFD for the damage; otherwise it is read as Windows-1252, which is latin-1
-    with quotation marks. A decoder that knows its encoding marks the line instead.
+    A line with a NUL byte is marked, unless they are to be kept. A line that is not UTF-8 is UTF-8
+    with damage if it has more characters that are than that are not, and takes U+FFFD for the
+    damage; otherwise it is read as Windows-1252, which is latin-1 with quotation marks. A decoder
+    that knows its encoding marks the line instead.
     """
     if b"\0" in block.data:
         for i, line in enumerate(block.data.split(b"\n")):

@@ -1,0 +1,43 @@
+"""`hashembed explain`."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from hashembed.cli.options import draw, json_option, model_argument, plot_option, say
+
+EXAMPLE = """\b
+Examples:
+  hashembed explain model.safetensors "what a waste of time"
+  head -1 review.txt | hashembed explain model.safetensors - --plot why.png"""
+
+
+@click.command("explain", epilog=EXAMPLE)
+@model_argument
+@click.argument("text")
+@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page.")
+@plot_option
+@json_option
+def explain_command(
+    model: str, text: str, html: str | None, plot: str | None, as_json: bool
+) -> None:
+    """Say why a text gets its class: what each n-gram adds to it. The text - is standard input."""
+    from hashembed.classifier import TextClassifier
+
+    classifier = TextClassifier.load(model)
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf8", "replace")
+    explanation = classifier.explain(text)
+    if html is not None:
+        page = f"<!doctype html><meta charset=utf-8>\n{explanation._repr_html_()}"
+        Path(html).write_text(page, encoding="utf8")
+        say(f"Wrote {html}.")
+    draw(explanation, plot)
+    if as_json:
+        click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    Console(highlight=False).print(explanation)

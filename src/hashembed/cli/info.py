@@ -1,0 +1,70 @@
+"""`hashembed info`."""
+
+import json
+from typing import Any
+
+import click
+
+from hashembed.cli.options import json_option, model_argument
+
+SHOWN = 20  # classes
+
+
+@click.command("info", epilog="\b\nExample:\n  hashembed info model.safetensors")
+@model_argument
+@json_option
+def info_command(model: str, as_json: bool) -> None:
+    """Describe a model file: only its header is read."""
+    from hashembed.checkpoint import read_header
+
+    header = read_header(model)
+    if as_json:
+        click.echo(json.dumps(header, indent=2))
+        return
+    for name, value in _lines(model, header):
+        click.echo(f"{name:<12}{value}")
+
+
+def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
+    meta, tensors = header["meta"], header["tensors"]
+    size = header["bytes"]
+    lines = [
+        ("file", f"{path}, {size:,} bytes ({size / 1e6:.1f} MB)"),
+        ("kind", f"{header['kind']}, format {header['format']}, hash version {header['hash']}"),
+    ]
+    if header["kind"] != "TextClassifier":
+        return lines
+    spec, text = meta["spec"], meta["text"]
+    parameters = sum(
+        _product(part["shape"]) for name, part in tensors.items() if not name.endswith("_square")
+    )
+    subwords = ", characters {}-{}".format(*text["subwords"]) if text["subwords"] else ""
+    case = "case ignored" if text["lowercase"] else "case kept"
+    classes = meta["classes"]
+    shown = ", ".join(str(c) for c in classes[:SHOWN])
+    more = f" and {len(classes) - SHOWN:,} more" if len(classes) > SHOWN else ""
+    lines += [
+        ("text", f"words {text['ngrams'][0]}-{text['ngrams'][1]}{subwords}, {case}"),
+        (
+            "tables",
+            f"K = {spec['num_embeddings']:,}, B = {spec['num_buckets']:,}, "
+            f"k = {spec['num_hashes']}, d = {tensors['E']['shape'][1]}: {parameters:,} parameters",
+        ),
+        ("classes", f"{len(classes):,}: {shown}{more}"),
+        ("labels", "one a text" if meta["label_form"] == "single" else "any number a text"),
+        ("trained on", f"{meta['texts_seen']:,} texts"),
+        ("learns on", "exactly" if meta["for_training"] else "at mean rates"),
+    ]
+    for epoch in meta["history"]["epochs"]:
+        text = f"loss {epoch['loss']:.4f}, {epoch['seconds']:.2f} s"
+        if epoch["validation_accuracy"] is not None:
+            text += f", validation accuracy {epoch['validation_accuracy']:.2%}"
+        lines.append((f"pass {epoch['number'] + 1}", text))
+    return lines
+
+
+def _product(shape: list[int]) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size

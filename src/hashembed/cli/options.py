@@ -1,0 +1,182 @@
+"""Options and manners that the commands share."""
+
+import re
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+COUNT_UNITS = {**THOUSANDS, "b": 10**9}
+BYTE_UNITS = {
+    **THOUSANDS,
+    **{f"{unit}b": factor for unit, factor in THOUSANDS.items()},
+    **{f"{unit}ib": 1024**power for power, unit in enumerate("kmgt", 1)},
+}
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "fasttext", "folder", "lines")
+
+
+def quantity(
+    units: dict[str, int], examples: str
+) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """A callback that reads whole numbers as people write them: '2.5k' -> 2500."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+        if value is None:
+            return None
+        match = re.fullmatch(r"\s*(\d[\d_]*\.?\d*(?:e\+?\d{1,2})?)\s*([a-z]*)\s*", value, re.I)
+        if match and match[2].lower() in units:
+            number = Decimal(match[1]) * units[match[2].lower()]
+            if 1 <= number <= 10**18 and number == int(number):
+                return int(number)
+        raise click.BadParameter(
+            f"found {value!r}, expected a whole number from 1 to 10^18 such as {examples}."
+        )
+
+    return read
+
+
+def lengths(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    """'1-2' -> (1, 2), '2' -> (2, 2)."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", value)
+    shortest, longest = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= shortest <= longest:
+        raise click.BadParameter(f"found {value!r}, expected lengths such as 2 or 1-3.")
+    return shortest, longest
+
+
+def _column(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | None:
+    """A column by its number, where it is one, or else by its name."""
+    return int(value) if value is not None and value.isdigit() else value
+
+
+def _columns(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> list[str | int] | None:
+    if value is None:
+        return None
+    return [int(part) if part.isdigit() else part for part in value.split(",")]
+
+
+def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def data_options(labelled: bool = True) -> Callable[[Command], Command]:
+    """How to read files; what is not given is recognised."""
+    options = [
+        click.option(
+            "--format", type=click.Choice(FORMATS), help="Format of the data; else recognised."
+        ),
+        click.option(
+            "--label",
+            callback=_column,
+            metavar="COLUMN",
+            help="Column of the label, by name or by number from 1.",
+        ),
+        click.option(
+            "--text",
+            callback=_columns,
+            metavar="COLUMNS",
+            help="Column of the text; several, such as title,body, are joined.",
+        ),
+        click.option("--header/--no-header", default=None, help="Whether row 1 names the columns."),
+        click.option("--delimiter", metavar="CHARACTER", help="What is between columns."),
+        click.option("--encoding", help="Encoding of the data, such as latin-1."),
+        click.option(
+            "--on-error",
+            type=click.Choice(["stop", "skip"]),
+            default="stop",
+            show_default=True,
+            help="Stop at a row that cannot be read, or leave it out and report it.",
+        ),
+    ]
+    return _together(*(options if labelled else [*options[:1], *options[2:]]))
+
+
+def reading(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of `data_options` out of a command's; what is left is the command's."""
+    names = ("format", "label", "text", "header", "delimiter", "encoding", "on_error")
+    return {name: options.pop(name) for name in names if name in options}
+
+
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="Say nothing but errors.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
+threads_option = click.option(
+    "--threads", type=click.IntRange(1), help="How many to use; all cores by default."
+)
+model_argument = click.argument("model", type=click.Path(dir_okay=False))
+plot_option = click.option(
+    "--plot",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Draw it into this file (.png, .svg, .pdf).",
+)
+
+
+def say(message: object, quiet: bool = False) -> None:
+    """A line for people, on standard error: standard output is for results."""
+    if not quiet:
+        click.echo(str(message), err=True)
+
+
+def draw(result: Any, path: str | None, quiet: bool = False) -> None:
+    """`result.plot(path)`, if a path was given, with sentences for what may go wrong."""
+    if path is None:
+        return
+    try:
+        result.plot(path)
+    except ImportError as error:
+        raise click.ClickException(f"{error}") from None
+    except ValueError as error:  # matplotlib names the formats it knows
+        raise click.BadParameter(f"{error}.", param_hint="--plot") from None
+    except OSError as error:
+        raise click.ClickException(f"Cannot write {path}: {error.strerror or error}.") from None
+    say(f"Wrote {path}.", quiet)
+
+
+class Polite(click.Group):
+    """Turns what may go wrong into a sentence and an exit code: 1 trouble, 2 usage, 130 Ctrl-C."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # click ends quietly
+        except OSError as error:
+            name = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{name}{error.strerror or error}.") from None
+        except (ValueError, ArithmeticError, ImportError, MemoryError) as error:
+            if _is_ours(error):
+                raise click.ClickException(f"{error}") from None
+            raise
+        except KeyboardInterrupt:
+            say("\ninterrupted")
+            sys.exit(130)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether the message was written for the user: raised by our code, or out of memory."""
+    if isinstance(error, MemoryError | ImportError):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return str(module).startswith("hashembed")

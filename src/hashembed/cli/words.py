@@ -1,0 +1,99 @@
+"""`hashembed words`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from hashembed.cli.options import (
+    BYTE_UNITS,
+    data_options,
+    draw,
+    json_option,
+    model_argument,
+    plot_option,
+    quantity,
+    reading,
+    threads_option,
+)
+
+EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
+
+
+@click.command("words", epilog=EXAMPLE)
+@model_argument
+@click.argument("data", nargs=-1, required=True)
+@data_options(labelled=False)
+@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@click.option(
+    "--min-count", type=click.IntRange(1), default=10, show_default=True, help="Occurrences."
+)
+@click.option(
+    "--by",
+    type=click.Choice(["weight", "evidence"]),
+    default="weight",
+    show_default=True,
+    help="The paper's importance, or what an n-gram adds to a class.",
+)
+@click.option(
+    "--memory",
+    callback=quantity(BYTE_UNITS, "64MB"),
+    default="64MiB",
+    show_default=True,
+    help="For counting.",
+)
+@plot_option
+@threads_option
+@json_option
+def words_command(
+    model: str,
+    data: tuple[str, ...],
+    top: int,
+    min_count: int,
+    by: Any,
+    memory: int,
+    plot: str | None,
+    threads: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """The n-grams of a corpus that matter most and least to a model, in one pass."""
+    from hashembed.classifier import TextClassifier
+    from hashembed.readers import read_text_batches
+
+    classifier = TextClassifier.load(model, threads=threads)
+    batches = (batch.texts for batch in read_text_batches(list(data), **reading(options)))
+    with _counting() as on_bytes:
+        table = classifier.important_ngrams(
+            batches, top=top, min_count=min_count, memory=memory, by=by, on_bytes=on_bytes
+        )
+    draw(table, plot)
+    if as_json:
+        click.echo(json.dumps(table.to_dict(), indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    Console(highlight=False).print(table)
+
+
+@contextmanager
+def _counting() -> Iterator[Any]:
+    """How much has been read, where somebody can see it."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.SpinnerColumn(),
+        progress.TextColumn("Counting n-grams"),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda count: bar.advance(task, count)
