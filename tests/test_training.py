@@ -81,18 +81,18 @@ def test_chunks_change_nothing(monkeypatch):
 class Scripted:
     """An engine whose validation loss follows a script; its state is the number of passes."""
 
-    multilabel = False
+    multilabel, learning_rate = False, None
 
     def __init__(self, logits):
-        self.logits, self.passes = logits, 0
+        self.logits, self.passes = logits, 0  # a logit, or one for each document
 
     def train(self, bags, labels, order, rates, **_):
         self.passes += 1
         return np.ones(len(order), np.float32)
 
     def scores(self, bags):
-        right = self.logits[self.passes - 1]
-        return np.tile(np.array([right, 0], np.float32), (len(bags), 1))
+        right = np.broadcast_to(self.logits[self.passes - 1], len(bags))
+        return np.stack([right, np.zeros(len(bags))], axis=1).astype(np.float32)
 
     def state(self):
         return {"passes": np.array(self.passes)}
@@ -112,6 +112,19 @@ def test_early_stopping_waits_and_restores_the_best():
     assert history.best.number == 2
     assert engine.passes == 3
     assert history.stopped == "no better validation loss for 3 passes"
+
+
+def test_accuracy_may_decide_when_to_stop():
+    surer_but_worse = [9, 9, -1, -1]
+    better_but_less_sure = [0.1, 0.1, 0.1, -0.1]
+    engine = Scripted([surer_but_worse, better_but_less_sure, [2, 2, 2, -9], [3, 3, 3, -9]])
+    config = TrainConfig(passes=4, patience=2, monitor="accuracy")
+    history = fit(engine, *SMALL, config, validation=SMALL)
+    assert [e.validation_accuracy for e in history.epochs] == [0.5, 0.75, 0.75, 0.75]
+    assert history.best.number == 1  # the first of equals
+    assert engine.passes == 2
+    assert history.stopped == "no better validation accuracy for 2 passes"
+    assert History.from_dict(history.to_dict()) == history
 
 
 def test_the_best_weights_are_kept_without_patience_too():
@@ -214,6 +227,7 @@ def test_default_rate_falls_with_length_and_stays_sensible():
 def test_paper_protocol():
     config = TrainConfig.paper()
     assert (config.snippets, config.patience, config.decay) == ((4, 100), 10, False)
+    assert config.monitor == "accuracy"
 
 
 @pytest.mark.parametrize(
@@ -222,6 +236,7 @@ def test_paper_protocol():
         ({"passes": 0}, "passes .* found 0"),
         ({"batch_size": 0}, "batch_size .* found 0"),
         ({"patience": 0}, "patience .* found 0"),
+        ({"monitor": "f1"}, "monitor must be one of 'loss', 'accuracy', found 'f1'"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0, found 0.0"),
         ({"learning_rate": float("nan")}, "learning_rate must be above 0, found nan"),
     ],

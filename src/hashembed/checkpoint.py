@@ -39,7 +39,7 @@ def save_tensors(
         {"kind": kind, "format": FORMAT_VERSION, "hash": HASH_VERSION, "meta": meta},
         default=_plain,
     )
-    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     write_whole(path, save(arrays, {KEY: header, CHECKSUM: _checksum(header, arrays)}))
 
 

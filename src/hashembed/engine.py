@@ -22,6 +22,14 @@ class Engine(Protocol):
 
     multilabel: bool
 
+    @property
+    def learning_rate(self) -> float | None:
+        """The first rate where the training names none; None takes a rule from the lengths."""
+
+    @property
+    def num_parameters(self) -> int:
+        """All that is trained, embedding included."""
+
     def train(
         self,
         bags: Bags,
@@ -38,8 +46,23 @@ class Engine(Protocol):
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
 
+    def probabilities(self, bags: Bags) -> F32:
+        """Softmax or sigmoids of the logits (documents, classes)."""
+
+    def tensors(self) -> State:
+        """The weights, for a file."""
+
     def state(self) -> State:
         """Copies of everything that training changes."""
 
     def load_state(self, state: State) -> None:
         """Back to that state."""
+
+
+def to_probabilities(scores: F32, multilabel: bool) -> F32:
+    """Logits (documents, classes) -> softmax, or sigmoids where there may be several classes."""
+    if multilabel:
+        e = np.exp(-np.abs(scores))
+        return np.asarray(np.where(scores >= 0, 1, e) / (1 + e), np.float32)
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True), np.float32)

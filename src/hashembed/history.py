@@ -3,7 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from math import nan
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
+
+Monitor = Literal["loss", "accuracy"]
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,21 @@ class History:
 
     epochs: list[Epoch] = field(default_factory=list)
     stopped: str | None = None
+    monitor: Monitor = "loss"  # what the best pass is the best in
 
     @property
     def best(self) -> Epoch:
-        """The pass with the lowest validation loss; without validation, the last one."""
+        """The pass with the best validation loss or accuracy; without validation, the last one."""
         if not self.epochs:
             raise ValueError("the history is empty: nothing has been trained")
         validated = [e for e in self.epochs if e.validation_loss is not None]
-        return min(validated, key=lambda e: e.validation_loss or 0.0, default=self.epochs[-1])
+        return min(validated, key=self.measure, default=self.epochs[-1])
+
+    def measure(self, epoch: Epoch) -> float:
+        """What should be low: the validation loss or error rate of a pass."""
+        if self.monitor == "accuracy":
+            return 1 - (epoch.validation_accuracy or 0.0)
+        return epoch.validation_loss or 0.0
 
     @property
     def seconds(self) -> float:
@@ -45,7 +54,8 @@ class History:
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "History":
         """The history that `to_dict` described."""
-        return cls([Epoch(**epoch) for epoch in saved["epochs"]], saved["stopped"])
+        epochs = [Epoch(**epoch) for epoch in saved["epochs"]]
+        return cls(epochs, saved["stopped"], saved.get("monitor", "loss"))
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw loss and validation accuracy over the passes."""

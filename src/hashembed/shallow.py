@@ -3,7 +3,7 @@
 import numpy as np
 
 from hashembed.bags import Bags
-from hashembed.engine import LossNotFiniteError, State
+from hashembed.engine import LossNotFiniteError, State, to_probabilities
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.kernel_data import (
@@ -41,6 +41,8 @@ class ShallowModel:
         seed: of the initial weights.
         threads: how many to use; None is all cores. The result does not depend on it.
     """
+
+    learning_rate: float | None = None
 
     def __init__(
         self,
@@ -85,12 +87,6 @@ class ShallowModel:
         for name in arrays.keys() & tensors.keys():
             np.copyto(arrays[name], tensors[name])
         return self
-
-    def tensors(self) -> State:
-        """The weights alone: E, W, bias and, unless there is none, P. Not copies."""
-        names = ("E", "W", "bias", "P") if self.importance else ("E", "W", "bias")
-        arrays = self._arrays()
-        return {name: arrays[name] for name in names}
 
     def mean_squares(self) -> dict[str, float]:
         """The mean accumulator of the rows that were ever touched, for each table."""
@@ -205,14 +201,15 @@ class ShallowModel:
 
     def probabilities(self, bags: Bags) -> F32:
         """Softmax or sigmoids of the logits (documents, classes)."""
-        z = self.scores(bags)
-        if self.multilabel:
-            e = np.exp(-np.abs(z))
-            return np.asarray(np.where(z >= 0, 1, e) / (1 + e), np.float32)
-        z -= z.max(axis=1, keepdims=True)
-        np.exp(z, out=z)
-        z /= z.sum(axis=1, keepdims=True)
-        return z
+        return to_probabilities(self.scores(bags), self.multilabel)
+
+    def tensors(self) -> State:
+        """Copies of the weights, E, W, bias and, unless it has none, P, for a file."""
+        tables = self.tables
+        arrays = {"E": tables.E, "W": tables.W, "bias": tables.bias}
+        if self.importance:
+            arrays["P"] = self.importance_weights
+        return {name: array.copy() for name, array in arrays.items()}
 
     def state(self) -> State:
         """Copies of everything that training changes."""

@@ -1,0 +1,160 @@
+"""The network of the torch engine: a bag of hash vectors, hidden layers, logits."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hashembed.hashing import HashSpec
+from hashembed.nn import ops
+from hashembed.nn.layers import Aggregation, HashEmbeddingBag, Mode
+
+KEPT = 0.9  # of what older batches weigh in the statistics, after each batch
+EPSILON = 1e-3  # added to a variance, as in Keras: vectors that are still tiny stay small
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation whose statistics hold from the first batch on.
+
+    `nn.BatchNorm1d` begins with a mean of 0 and a variance of 1 and takes dozens of batches to
+    forget them, and a last batch of two documents counts as much as a full one. Here statistics
+    are averages over documents alone, recent ones first. A batch enters them in `accept`, so one
+    whose loss is not finite leaves no trace. A batch of one has no variance: it is normalised by
+    the statistics, as in evaluation.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    documents: Tensor
+
+    def __init__(self, width: int, device: torch.device | str | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width, device=device))
+        self.bias = nn.Parameter(torch.empty(width, device=device))
+        for name, shape in (("mean", (width,)), ("variance", (width,)), ("documents", ())):
+            self.register_buffer(name, torch.empty(shape, device=device))
+        self._batch: tuple[int, Tensor, Tensor] | None = None
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """The identity."""
+        for tensor, value in ((self.weight, 1), (self.bias, 0), (self.variance, 1)):
+            tensor.fill_(value)
+        self.mean.zero_()
+        self.documents.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(documents, width) -> the same, normalised."""
+        learning = self.training and len(x) > 1
+        mean, variance, self._batch = self.mean, self.variance, None
+        if learning:
+            mean, variance = torch.zeros_like(mean), torch.zeros_like(variance)
+            self._batch = len(x), mean, variance  # filled by the call below
+        return F.batch_norm(
+            x, mean, variance, self.weight, self.bias, learning, momentum=1.0, eps=EPSILON
+        )
+
+    @torch.no_grad()
+    def accept(self) -> None:
+        """Let the last batch enter the statistics."""
+        if self._batch is not None:
+            count, mean, variance = self._batch
+            self.documents.mul_(KEPT).add_(count)
+            part = count / self.documents
+            self.mean.lerp_(mean, part)
+            self.variance.lerp_(variance, part)
+            self._batch = None
+
+
+class Network(nn.Module):
+    """Bag -> (batch normalisation -> linear -> ReLU)* -> batch normalisation -> linear.
+
+    Without hidden layers it is the paper's shallow model, bag -> linear; with three of 1000 it is
+    the paper's deep one. See `DeepModel` for the arguments.
+    """
+
+    def __init__(
+        self,
+        spec: HashSpec,
+        embedding_dim: int,
+        num_classes: int,
+        hidden_layers: Sequence[int] = (),
+        *,
+        importance: bool = True,
+        mode: Mode = "sum",
+        aggregation: Aggregation = "sum",
+        append_importance: bool = False,
+        dropout: float = 0.0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.bag = HashEmbeddingBag(
+            spec.num_embeddings,
+            embedding_dim,
+            mode=mode,
+            num_buckets=spec.num_buckets,
+            num_hashes=spec.num_hashes,
+            indexing=spec.indexing,
+            seed=spec.seed,
+            importance=importance,
+            aggregation=aggregation,
+            append_importance=append_importance,
+            device=device,
+        )
+        widths = [self.bag.output_dim, *hidden_layers]
+        normalised = widths if hidden_layers else []
+        self.norms = nn.ModuleList(BatchNorm(width, device) for width in normalised)
+        self.hidden = nn.ModuleList(nn.Linear(a, b, device=device) for a, b in pairwise(widths))
+        self.output = nn.Linear(widths[-1], num_classes, device=device)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Hash vectors as in their layer; Keras' defaults for the rest."""
+        self.bag.reset_parameters(generator)
+        for layer in (*self.hidden, self.output):
+            assert isinstance(layer, nn.Linear)
+            limit = math.sqrt(6 / (layer.in_features + layer.out_features))
+            draw = torch.empty(layer.weight.shape, device=generator.device)
+            layer.weight.copy_(draw.uniform_(-limit, limit, generator=generator))
+            layer.bias.zero_()
+        for norm in self.norms:
+            assert isinstance(norm, BatchNorm)
+            norm.reset_parameters()
+
+    def forward(
+        self, keys: Tensor, offsets: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Keys (N,), offsets (n + 1,) -> logits (n, classes); the generator draws the dropout."""
+        bag, keep = self.bag, None
+        if self.training and self.dropout:
+            keep = torch.rand(len(keys), generator=generator, device=keys.device) >= self.dropout
+        x = ops.hash_embedding_bag(
+            keys,
+            offsets,
+            bag.weight,
+            bag.importance,
+            bag.hash_seeds,
+            bag.spec,
+            keep=keep,
+            mode=bag.mode,
+            aggregation=bag.aggregation,
+            append_importance=bag.append_importance,
+        )
+        if keep is not None and bag.mode == "sum":
+            x = x / (1 - self.dropout)
+        for norm, layer in zip(self.norms, self.hidden, strict=False):
+            x = F.relu(layer(norm(x)))
+        if self.norms:
+            x = self.norms[-1](x)
+        logits: Tensor = self.output(x)
+        return logits
+
+    def accept(self) -> None:
+        """Let the last batch enter the statistics of the normalisation."""
+        for norm in self.norms:
+            assert isinstance(norm, BatchNorm)
+            norm.accept()
