@@ -54,7 +54,7 @@ def test_train_says_what_it_read_and_made(folder, tmp_path):
     result = run("train", folder / "train.csv", "-o", model, *SETTINGS)
     assert "read 2,400 rows from 1 file (CSV), label = column 'language'" in result.stderr
     assert "6 classes" in result.stderr
-    assert "pass 2/2: 2,400 of 2,400 texts" in result.stderr
+    assert "pass 1/1: 2,400 of 2,400 texts" in result.stderr
     assert f"Wrote {model}" in result.stderr
     assert result.stdout == ""
     quiet = run("train", folder / "train.csv", "-o", model, *SETTINGS, "--quiet")

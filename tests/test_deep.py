@@ -531,6 +531,6 @@ def test_learns_languages(hidden, accuracy):
     sentences = load_task()
     engine = DeepModel(HashSpec(20_000, 2_000), 16, len(sentences.languages), hidden, seed=3)
     train = sentences.train, Labels.single(sentences.train_labels)
-    fit(engine, *train, TrainConfig(passes=2, batch_size=128, learning_rate=0.02))
+    fit(engine, *train, TrainConfig(passes=2, batch_size=128, learning_rate=0.02, decay=True))
     test = evaluate(engine, sentences.test, Labels.single(sentences.test_labels))
     assert test["validation_accuracy"] > accuracy

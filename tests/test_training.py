@@ -38,7 +38,7 @@ def same(a: ShallowModel, b: ShallowModel) -> bool:
 
 def test_learns_and_says_so():
     engine = model()
-    config = TrainConfig(passes=3, batch_size=32)
+    config = TrainConfig(passes=3, batch_size=32, decay=True)
     history = fit(engine, *TRAIN, config, validation=VALID)
     assert len(history.epochs) == 3
     assert history.epochs[2].loss < history.epochs[0].loss

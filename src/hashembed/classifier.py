@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.bags import Bags
+from hashembed.engine import Engine
+from hashembed.engines import DEEP_PASSES, DEEP_RATE, EnginePlan, choose_device
 from hashembed.estimator import Estimator
-from hashembed.explain import explain_text
+from hashembed.explain import explain_by_occlusion, explain_text
 from hashembed.explanation import Explanation
 from hashembed.fit_report import FitReport
 from hashembed.hashing import HashSpec
@@ -32,6 +34,7 @@ from hashembed.words_table import WordsTable
 
 F32 = npt.NDArray[np.float32]
 
+PASSES = 1  # without hidden layers; docs/training.md
 STREAM_ROWS = 1_000_000  # K where the text is not known beforehand
 
 
@@ -44,7 +47,12 @@ class TextClassifier(Estimator):
         lowercase: whether case is ignored.
         embedding_dim: d. num_hashes: k.
         num_embeddings, num_buckets: K and B; None sizes them by the distinct n-grams of the text.
-        passes: over the training data. learning_rate: None takes a rule from the lengths.
+        hidden_layers: widths of layers between the bag and the output, with batch normalisation
+            (needs torch); none is the paper's shallow model, and fast.
+        members: an ensemble of so many models, each with its own hash functions, that vote.
+        device: "cpu", "cuda", or "auto", a GPU where there is one (needs torch).
+        passes: over the training data. learning_rate: the first. None takes what suits the model
+            and the lengths of the texts.
         batch_size: documents in a step.
         validation_fraction: part of the data to validate on; patience: passes without a better
             validation loss after which to stop.
@@ -71,7 +79,8 @@ class TextClassifier(Estimator):
     label_form_: Form
     class_counts_: npt.NDArray[np.int64]
     texts_seen_: int
-    model_: ShallowModel
+    engine_plan_: EnginePlan
+    model_: Engine
     report_: FitReport
     history_: History
     stream_rate_: float
@@ -86,7 +95,10 @@ class TextClassifier(Estimator):
         num_hashes: int = 2,
         num_embeddings: int | None = None,
         num_buckets: int | None = None,
-        passes: int = 2,
+        hidden_layers: tuple[int, ...] = (),
+        members: int = 1,
+        device: str = "cpu",
+        passes: int | None = None,
         learning_rate: float | None = None,
         batch_size: int = 256,
         validation_fraction: float = 0.0,
@@ -103,6 +115,9 @@ class TextClassifier(Estimator):
         self.num_hashes = num_hashes
         self.num_embeddings = num_embeddings
         self.num_buckets = num_buckets
+        self.hidden_layers = hidden_layers
+        self.members = members
+        self.device = device
         self.passes = passes
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -174,13 +189,7 @@ class TextClassifier(Estimator):
         validation: tuple[Any, Any] | None,
         callbacks: Sequence[Callable[[Progress], object]],
     ) -> Self:
-        config = TrainConfig(
-            passes=self.passes,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            patience=self.patience,
-            seed=self.seed,
-        )
+        config = self._train_config()
         weights = self._weights(bags, targets, sample_weight)
         distinct = count_distinct(bags.keys)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
@@ -241,10 +250,11 @@ class TextClassifier(Estimator):
                 f"labels so far came in the form {self.label_form_!r}, found {targets.form!r}"
             )
         if len(targets.classes) > len(self.classes_):
-            self.model_.grow(len(targets.classes))
+            self._shallow("learn new labels").grow(len(targets.classes))
             self.classes_ = targets.classes
         if not hasattr(self, "stream_rate_"):
-            self.stream_rate_ = self.learning_rate or default_rate(bags, passes=2)
+            rate = self.learning_rate or self._train_config().learning_rate
+            self.stream_rate_ = rate or default_rate(bags)
         steps = -(-len(bags) // self.batch_size)
         self.model_.train(
             bags,
@@ -253,6 +263,7 @@ class TextClassifier(Estimator):
             np.full(steps, self.stream_rate_, np.float32),
             batch_size=self.batch_size,
             weights=weights,
+            snippets=None,
         )
         self._count(targets)
         self.report_ = self._report(bags, 0)
@@ -310,14 +321,22 @@ class TextClassifier(Estimator):
         return float(np.average(right, weights=np.asarray(sample_weight, np.float64)))
 
     def explain(self, text: str) -> Explanation:
-        """Which n-grams of a text spoke for which class; exact, they add up to the logits.
+        """Which n-grams of a text spoke for which class; they add up to the logits.
 
+        Exact for one shallow model. Under hidden layers and for an ensemble it is what the logits
+        lose without the n-gram, which does not quite add up: `unexplained` says by how much.
         Of a text without a word all that there is to say is how common the classes were.
         """
         if not isinstance(text, str):
             raise TypeError(f"explain takes one text, a str, found {type(text).__name__}")
         model = self._fitted()
-        found = explain_text(model, self.text_config_, self.classes_.tolist(), text)
+        classes = self.classes_.tolist()
+        if isinstance(model, ShallowModel):
+            found = explain_text(model, self.text_config_, classes, text)
+        else:
+            found = explain_by_occlusion(
+                model.scores, self.text_config_, classes, text, multilabel=self._multilabel
+            )
         if found.ngrams:
             return found
         prior = self._prior_logits().astype(np.float64)
@@ -328,7 +347,7 @@ class TextClassifier(Estimator):
 
         The options are those of `hashembed.words.important_ngrams`.
         """
-        model = self._fitted()
+        model = self._shallow("tell the importance of n-grams")
         return important_ngrams(model, self.text_config_, self.classes_.tolist(), texts, **options)
 
     def save(self, path: str | os.PathLike[str], *, for_training: bool = False) -> None:
@@ -361,9 +380,19 @@ class TextClassifier(Estimator):
     def _multilabel(self) -> bool:
         return bool(self.label_form_ != "single")
 
-    def _fitted(self) -> ShallowModel:
+    def _fitted(self) -> Engine:
         self._check_fitted()
         return self.model_
+
+    def _shallow(self, wish: str) -> ShallowModel:
+        model = self._fitted()
+        if not isinstance(model, ShallowModel):
+            raise TypeError(
+                f"only one shallow model on the CPU can {wish}, found hidden_layers="
+                f"{self.engine_plan_.hidden_layers}, members={self.engine_plan_.members}, "
+                f"device={self.engine_plan_.device!r}"
+            )
+        return model
 
     def _logits(self, texts: Any) -> F32:
         model = self._fitted()
@@ -377,6 +406,19 @@ class TextClassifier(Estimator):
     def _prior_logits(self) -> F32:
         prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
         return np.asarray(np.log(prior / (1 - prior)) if self._multilabel else np.log(prior))
+
+    def _train_config(self) -> TrainConfig:
+        passes, rate = self.passes, self.learning_rate
+        if self.hidden_layers:
+            passes, rate = passes or DEEP_PASSES, rate or DEEP_RATE
+        return TrainConfig(
+            passes=passes or PASSES,
+            learning_rate=rate,
+            decay=bool(self.hidden_layers),
+            batch_size=self.batch_size,
+            patience=self.patience,
+            seed=self.seed,
+        )
 
     def _text_config(self) -> TextConfig:
         return TextConfig(self.ngrams, self.lowercase, self.subwords)
@@ -409,14 +451,15 @@ class TextClassifier(Estimator):
         self.classes_, self.label_form_ = targets.classes, targets.form
         self.class_counts_ = np.zeros(len(targets.classes), np.int64)
         self.texts_seen_ = 0
-        self.model_ = ShallowModel(
+        self.engine_plan_ = EnginePlan(
             HashSpec(*sizes, self.num_hashes, seed=self.seed),
             self.embedding_dim,
-            len(targets.classes),
-            multilabel=targets.multilabel,
-            seed=self.seed,
-            threads=self.threads,
+            tuple(self.hidden_layers),
+            self.members,
+            targets.multilabel,
+            choose_device(self.device),
         )
+        self.model_ = self.engine_plan_.make(len(targets.classes), self.threads)
 
     def _count(self, targets: Targets) -> None:
         before, now = self.class_counts_, targets.labels.counts(len(self.classes_))
@@ -464,7 +507,7 @@ class TextClassifier(Estimator):
         return np.where(counts > 0, total / np.maximum(counts, 1), 1).astype(np.float32)
 
     def _report(self, bags: Bags, distinct: int) -> FitReport:
-        spec = self.model_.spec
+        spec = self.engine_plan_.spec
         return FitReport(
             texts=self.texts_seen_,
             empty=int((bags.lengths == 0).sum()),
@@ -473,7 +516,7 @@ class TextClassifier(Estimator):
             num_embeddings=spec.num_embeddings,
             num_buckets=spec.num_buckets,
             num_hashes=spec.num_hashes,
-            embedding_dim=self.embedding_dim,
+            embedding_dim=self.engine_plan_.embedding_dim,
             parameters=self.model_.num_parameters,
             class_counts=dict(
                 zip(self.classes_.tolist(), self.class_counts_.tolist(), strict=True)

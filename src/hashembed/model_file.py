@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hashembed.checkpoint import Arrays, ModelFileError, load_tensors, save_tensors
-from hashembed.hashing import HashSpec
+from hashembed.engines import EnginePlan, choose_device
 from hashembed.history import History
 from hashembed.shallow import ShallowModel
 from hashembed.text import TextConfig
@@ -23,24 +24,18 @@ def save_classifier(classifier: Any, path: str | os.PathLike[str], for_training:
     if for_training:
         tensors = model.state()
     else:
-        tensors = {
-            name: array.astype(np.float16) if name in HALF else array
-            for name, array in model.tensors().items()
-        }
-        for name in HALF:
-            if name in tensors and not np.isfinite(tensors[name]).all():
-                raise ValueError(f"cannot save: {name} has values beyond half precision")
+        tensors = {name: _halved(name, array) for name, array in model.tensors().items()}
     meta = {
         "params": _parameters(classifier.get_params()),
         "text": classifier.text_config_.to_dict(),
-        "spec": asdict(model.spec),
+        "engine": classifier.engine_plan_.to_dict(),
         "classes": classifier.classes_.tolist(),
         "label_form": classifier.label_form_,
         "class_counts": classifier.class_counts_.tolist(),
         "texts_seen": classifier.texts_seen_,
         "history": classifier.history_.to_dict(),
         "stream_rate": getattr(classifier, "stream_rate_", None),
-        "mean_squares": model.mean_squares(),
+        "mean_squares": model.mean_squares() if isinstance(model, ShallowModel) else None,
         "for_training": for_training,
     }
     save_tensors(path, KIND, tensors, meta)
@@ -61,15 +56,16 @@ def load_classifier(cls: Any, path: str | os.PathLike[str], threads: int | None)
 
 def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
     params = {name: value for name, value in meta["params"].items() if name in cls._parameters()}
-    for name in ("ngrams", "subwords"):  # JSON has no tuples
-        params[name] = tuple(params[name]) if params.get(name) else params.get(name)
+    for name in ("ngrams", "subwords", "hidden_layers"):  # JSON has no tuples
+        params[name] = None if params.get(name) is None else tuple(params[name])
     if isinstance(params.get("class_weight"), list):
         params["class_weight"] = dict(params["class_weight"])
     self = cls(**params)
     self.threads = threads
-    spec = HashSpec(**meta["spec"])
+    plan = EnginePlan.from_dict(meta["engine"])
     classes = np.array(meta["classes"])
-    _check_shapes(tensors, spec, len(classes))
+    _check_shapes(tensors, plan, len(classes))
+    plan = replace(plan, device=choose_device(self.device))
     self.text_config_ = TextConfig.from_dict(meta["text"])
     self.classes_ = classes
     self.label_form_ = meta["label_form"]
@@ -80,12 +76,15 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
         raise ModelFileError(f"counts {len(self.class_counts_)} of {len(classes)} classes")
     self.texts_seen_ = int(meta["texts_seen"])
     self.history_ = History.from_dict(meta["history"])
-    self.model_ = ShallowModel.from_tensors(
-        spec, tensors, multilabel=self.label_form_ != "single", threads=threads
-    )
+    self.engine_plan_ = plan
+    if meta["for_training"]:
+        self.model_ = plan.make(len(classes), threads)
+        self.model_.load_state(tensors)
+    else:
+        self.model_ = plan.restore(tensors, threads)
     if meta["stream_rate"] is not None:
         self.stream_rate_ = float(meta["stream_rate"])
-    if not meta["for_training"]:
+    if not meta["for_training"] and isinstance(self.model_, ShallowModel):
         self.model_.fill_squares(meta["mean_squares"])
     return self
 
@@ -98,30 +97,36 @@ def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _check_shapes(tensors: Arrays, spec: HashSpec, classes: int) -> None:
+def _halved(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The tables in half precision, all else as it is."""
+    if name.rpartition(".")[2] not in HALF:
+        return array
+    half = array.astype(np.float16)
+    if not np.isfinite(half).all():
+        raise ValueError(f"cannot save: {name} has values beyond half precision")
+    return half
+
+
+def _check_shapes(tensors: Arrays, plan: EnginePlan, classes: int) -> None:
     """Tables as large as the header says, before anything of that size is made."""
-    if "E" not in tensors or tensors["E"].ndim != 2:
-        raise ModelFileError("has no table of component vectors, E")
-    d = tensors["E"].shape[1]
-    shapes = {
-        "E": (spec.num_buckets, d),
-        "P": (spec.num_embeddings, spec.num_hashes),
-        "W": (classes, d),
-        "bias": (classes,),
-        "E_square": (spec.num_buckets,),
-        "P_square": (spec.num_embeddings,),
-        "W_square": (classes, d),
-        "bias_square": (classes,),
-    }
-    for name in ("W", "bias"):
-        if name not in tensors:
-            raise ModelFileError(f"has no tensor {name!r}")
-    for name, array in tensors.items():
-        if name not in shapes:
-            raise ModelFileError(f"has a tensor {name!r} that is not known")
-        if array.shape != shapes[name]:
-            raise ModelFileError(
-                f"has a tensor {name!r} of shape {array.shape}, expected {shapes[name]}"
-            )
-        if array.dtype.kind != "f":
-            raise ModelFileError(f"has a tensor {name!r} of type {array.dtype}, expected floats")
+    for i in range(plan.members):
+        start = f"{i}." if plan.members > 1 else ""
+        spec, d = plan.spec, plan.embedding_dim
+        shapes = {
+            "E": (spec.num_buckets, d),
+            "P": (spec.num_embeddings, spec.num_hashes),
+            "W": (classes, (plan.hidden_layers or (d,))[-1]),
+            "bias": (classes,),
+        }
+        for name, shape in shapes.items():
+            if start + name not in tensors:
+                raise ModelFileError(f"has no tensor {start + name!r}")
+            array = tensors[start + name]
+            if array.shape != shape:
+                raise ModelFileError(
+                    f"has a tensor {start + name!r} of shape {array.shape}, expected {shape}"
+                )
+            if array.dtype.kind != "f":
+                raise ModelFileError(
+                    f"has a tensor {start + name!r} of type {array.dtype}, expected floats"
+                )

@@ -58,7 +58,7 @@ class ShallowModel:
         self.spec, self.importance, self.multilabel = spec, importance, multilabel
         self.threads = threads or cpu_count()
         K, B, k, d = spec.num_embeddings, spec.num_buckets, spec.num_hashes, embedding_dim
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed & (2**63 - 1))
         E = rng.standard_normal(dtype=np.float32, out=aligned(B, d))
         E *= np.float32(WEIGHT_STD)
         W = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d)).astype(np.float32)
@@ -84,7 +84,9 @@ class ShallowModel:
         E[:] = tensors["E"]
         self.tables = _tables(spec, E, tensors["W"].astype(np.float32), self.importance)
         arrays = self._arrays()
-        for name in arrays.keys() & tensors.keys():
+        if unknown := tensors.keys() - arrays.keys():
+            raise ValueError(f"tensors that are not known: {', '.join(sorted(unknown))}")
+        for name in tensors:
             np.copyto(arrays[name], tensors[name])
         return self
 

@@ -21,7 +21,7 @@ from hashembed.validation import one_of, whole_number
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-RATE_AT_ONE, RATE_POWER = 0.6, 0.45
+RATE_AT_ONE, RATE_POWER = 0.5, 0.45
 CHUNK = 1 << 19  # n-grams between two looks at the clock and the keyboard
 
 
@@ -36,9 +36,9 @@ class TrainConfig:
     loss, and restore the best. monitor: "loss" or "accuracy", what is better means.
     """
 
-    passes: int = 2
+    passes: int = 1
     learning_rate: float | None = None
-    decay: bool = True
+    decay: bool = False
     batch_size: int = 256
     snippets: tuple[int, int] | None = None
     patience: int | None = None
@@ -65,15 +65,14 @@ class TrainConfig:
         return replace(protocol, **changes)
 
 
-def default_rate(bags: Bags, passes: int = 2) -> float:
-    """A first learning rate for documents of these lengths.
+def default_rate(bags: Bags) -> float:
+    """A learning rate for documents of these lengths.
 
-    A document's vector is a sum, so one step of its rows moves it the further the longer it is;
-    and fewer passes have to go further in each. Fitted to six data sets (`docs/training.md`).
+    A document's vector is a sum, so one step of its rows moves it the further the longer it is.
+    Fitted to six data sets (`docs/training.md`).
     """
     typical = len(bags.keys) / max(len(bags), 1)
-    rate = RATE_AT_ONE / max(typical, 1) ** RATE_POWER * (2 / passes) ** 0.5
-    return float(np.clip(rate, 0.01, 0.5))
+    return float(np.clip(RATE_AT_ONE / max(typical, 1) ** RATE_POWER, 0.01, 0.5))
 
 
 @dataclass
@@ -119,7 +118,7 @@ def fit(
     early and cleanly, with the best weights so far; `history.stopped` says why.
     """
     config = config or TrainConfig()
-    rate = config.learning_rate or engine.learning_rate or default_rate(bags, config.passes)
+    rate = config.learning_rate or engine.learning_rate or default_rate(bags)
     run = resume or Snapshot(History(monitor=config.monitor), {})
     if resume is not None:
         engine.load_state(resume.state)

@@ -8,6 +8,7 @@ import click
 from hashembed.cli.options import json_option, model_argument
 
 SHOWN = 20  # classes
+STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of training, not parameters
 
 
 @click.command("info", epilog="\b\nExample:\n  hashembed info model.safetensors")
@@ -34,9 +35,12 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if header["kind"] != "TextClassifier":
         return lines
-    spec, text = meta["spec"], meta["text"]
+    engine, text = meta["engine"], meta["text"]
+    spec = engine["spec"]
     parameters = sum(
-        _product(part["shape"]) for name, part in tensors.items() if not name.endswith("_square")
+        _product(part["shape"])
+        for name, part in tensors.items()
+        if name.rpartition(".")[2] not in STATE
     )
     subwords = ", characters {}-{}".format(*text["subwords"]) if text["subwords"] else ""
     case = "case ignored" if text["lowercase"] else "case kept"
@@ -48,8 +52,9 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "tables",
             f"K = {spec['num_embeddings']:,}, B = {spec['num_buckets']:,}, "
-            f"k = {spec['num_hashes']}, d = {tensors['E']['shape'][1]}: {parameters:,} parameters",
+            f"k = {spec['num_hashes']}, d = {engine['embedding_dim']}: {parameters:,} parameters",
         ),
+        ("layers", _layers(engine)),
         ("classes", f"{len(classes):,}: {shown}{more}"),
         ("labels", "one a text" if meta["label_form"] == "single" else "any number a text"),
         ("trained on", f"{meta['texts_seen']:,} texts"),
@@ -61,6 +66,12 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
             text += f", validation accuracy {epoch['validation_accuracy']:.2%}"
         lines.append((f"pass {epoch['number'] + 1}", text))
     return lines
+
+
+def _layers(engine: dict[str, Any]) -> str:
+    hidden = ", ".join(str(width) for width in engine["hidden_layers"])
+    text = f"hidden {hidden}" if hidden else "none hidden"
+    return text if engine["members"] == 1 else f"{text}; {engine['members']} members that vote"
 
 
 def _product(shape: list[int]) -> int:

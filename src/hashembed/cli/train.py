@@ -29,6 +29,14 @@ Examples:
 _count = quantity(COUNT_UNITS, "1M or 500k")
 
 
+def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """'1000,500' -> (1000, 500)."""
+    parts = value.split(",") if value else []
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"found {value!r}, expected widths such as 1000 or 1000,500.")
+    return tuple(int(part) for part in parts)
+
+
 @click.command("train", epilog=EXAMPLE)
 @click.argument("data", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The model.")
@@ -40,7 +48,10 @@ _count = quantity(COUNT_UNITS, "1M or 500k")
 @click.option("--hashes", type=click.IntRange(1, 64), default=2, show_default=True, help="k.")
 @click.option("--rows", callback=_count, metavar="COUNT", help="K; by default from the text.")
 @click.option("--buckets", callback=_count, metavar="COUNT", help="B; by default K / 10.")
-@click.option("--passes", type=click.IntRange(1), default=2, show_default=True, help="Over all.")
+@click.option("--hidden", callback=_widths, metavar="WIDTHS", help="Hidden layers: 1000,1000.")
+@click.option("--members", type=click.IntRange(1), default=1, help="An ensemble of so many.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or auto.")
+@click.option("--passes", type=click.IntRange(1), help="Over the data; 1, with --hidden 5.")
 @click.option("--rate", type=float, help="Learning rate; by default from the lengths.")
 @click.option("--batch-size", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--balanced", is_flag=True, help="Let rare classes weigh as much as common ones.")
@@ -76,6 +87,9 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         num_hashes=options["hashes"],
         num_embeddings=options["rows"],
         num_buckets=options["buckets"],
+        hidden_layers=options["hidden"],
+        members=options["members"],
+        device=options["device"],
         passes=options["passes"],
         learning_rate=options["rate"],
         batch_size=options["batch_size"],

@@ -1,0 +1,126 @@
+"""Which engine a classifier trains: the fused one of the CPU or torch's, one or several."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hashembed.engine import Engine, State
+from hashembed.ensemble import Ensemble, member_seeds
+from hashembed.hashing import HashSpec
+from hashembed.shallow import ShallowModel
+from hashembed.validation import whole_number
+
+DEEP_RATE, DEEP_PASSES = 0.003, 5  # Adam at a falling rate, under hidden layers
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """What to make; tables are alike for all members, hash seeds and initial weights are not."""
+
+    spec: HashSpec
+    embedding_dim: int
+    hidden_layers: tuple[int, ...] = ()
+    members: int = 1
+    multilabel: bool = False
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        whole_number("members", self.members, 1, 10_000)
+        for width in self.hidden_layers:
+            whole_number("hidden_layers", width, 1, 2**31 - 1)
+
+    @property
+    def shallow(self) -> bool:
+        """Whether the fused CPU engine does it."""
+        return not self.hidden_layers and self.device == "cpu"
+
+    @property
+    def specs(self) -> list[HashSpec]:
+        """The hash of each member."""
+        return [replace(self.spec, seed=s) for s in member_seeds(self.spec.seed, self.members)]
+
+    def make(self, num_classes: int, threads: int | None = None) -> Engine:
+        """An engine with initial weights."""
+        made = [self._member(spec, num_classes, threads) for spec in self.specs]
+        return made[0] if self.members == 1 else Ensemble(made)
+
+    def restore(self, tensors: State, threads: int | None = None) -> Engine:
+        """The engine whose `tensors()` these are."""
+        if self.members == 1:
+            return self._restored(self.spec, tensors, threads)
+        return Ensemble.from_tensors(
+            lambda i, part: self._restored(self.specs[i], part, threads), tensors
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; the device is not part of a model."""
+        fields = asdict(self)
+        del fields["device"]
+        return fields
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "EnginePlan":
+        """What `to_dict` described."""
+        fields = {**saved, "spec": HashSpec(**saved["spec"])}
+        fields["hidden_layers"] = tuple(fields["hidden_layers"])
+        return cls(**fields)
+
+    def _member(self, spec: HashSpec, num_classes: int, threads: int | None) -> Engine:
+        if self.shallow:
+            return ShallowModel(
+                spec,
+                self.embedding_dim,
+                num_classes,
+                multilabel=self.multilabel,
+                seed=spec.seed,
+                threads=threads,
+            )
+        deep = _deep_model()
+        model: Engine = deep(
+            spec,
+            self.embedding_dim,
+            num_classes,
+            self.hidden_layers,
+            multilabel=self.multilabel,
+            optimizer="adam" if self.hidden_layers else "adagrad",
+            seed=spec.seed,
+            device=self.device,
+        )
+        return model
+
+    def _restored(self, spec: HashSpec, tensors: State, threads: int | None) -> Engine:
+        if self.shallow:
+            return ShallowModel.from_tensors(
+                spec, tensors, multilabel=self.multilabel, threads=threads
+            )
+        model: Engine = _deep_model().from_tensors(
+            spec,
+            tensors,
+            multilabel=self.multilabel,
+            optimizer="adam" if self.hidden_layers else "adagrad",
+            seed=spec.seed,
+            device=self.device,
+        )
+        return model
+
+
+def _deep_model() -> Any:
+    try:
+        from hashembed.nn.deep import DeepModel
+    except ImportError:
+        raise ImportError(
+            'hidden layers and GPUs need torch: pip install "hashembed[torch]"'
+        ) from None
+    return DeepModel
+
+
+def choose_device(device: str) -> str:
+    """ "auto" is a GPU where torch finds one, else the CPU."""
+    if device != "auto":
+        if device != "cpu" and not device.startswith("cuda"):
+            raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', found {device!r}")
+        return device
+    try:
+        import torch
+    except ImportError:
+        return "cpu"
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,118 @@
+"""TextClassifier over other engines: hidden layers, ensembles, and files of them."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hashembed import TextClassifier, demo
+from hashembed.checkpoint import ModelFileError
+from hashembed.engines import EnginePlan, choose_device
+from hashembed.hashing import HashSpec
+
+SETTINGS = {"ngrams": (1, 1), "subwords": (2, 3), "num_embeddings": 20_000, "batch_size": 64}
+KINDS = {
+    "hidden": {"hidden_layers": (50,), "passes": 8},
+    "ensemble": {"members": 3},
+    "both": {"hidden_layers": (30, 20), "members": 2, "passes": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    table = demo.read_sentences()
+    train = np.array(table["split"].to_pylist()) == "train"
+    texts, labels = np.array(table["text"].to_pylist()), np.array(table["language"].to_pylist())
+    order = np.random.default_rng(0).permutation(train.sum())[:3000]
+    return (texts[train][order], labels[train][order]), (texts[~train], labels[~train])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_learns_and_comes_back_from_a_file(kind, sentences, tmp_path):
+    train, (texts, labels) = sentences
+    clf = TextClassifier(**SETTINGS, **KINDS[kind]).fit(*train)
+    assert clf.score(texts, labels) > 0.9
+    for exact in (False, True):
+        path = tmp_path / f"{exact}.safetensors"
+        clf.save(path, for_training=exact)
+        loaded = TextClassifier.load(path)
+        assert loaded.get_params() == clf.get_params()
+        want, got = clf.predict_proba(texts), loaded.predict_proba(texts)
+        np.testing.assert_allclose(got, want, atol=1e-6 if exact else 0.02)
+        assert (loaded.predict(texts) == clf.predict(texts)).mean() > 0.995
+    clf.partial_fit(train[0][:64], train[1][:64])
+    loaded.partial_fit(train[0][:64], train[1][:64])
+    np.testing.assert_allclose(
+        loaded.predict_proba(texts[:50]), clf.predict_proba(texts[:50]), atol=1e-5
+    )
+    explanation = clf.explain(str(texts[0]))
+    np.testing.assert_allclose(
+        explanation.bias + explanation.contributions.sum(axis=0) + explanation.unexplained,
+        explanation.logits,
+        atol=1e-5,
+    )
+    assert not explanation.exact
+    with pytest.raises(TypeError, match="only one shallow model on the CPU can"):
+        clf.important_ngrams(texts)
+    with pytest.raises(TypeError, match="can learn new labels"):
+        clf.partial_fit(["x"], ["Klingon"])
+
+
+def test_an_ensemble_is_at_least_as_good_as_its_members(sentences):
+    train, test = sentences
+    one = TextClassifier(**SETTINGS).fit(*train).score(*test)
+    five = TextClassifier(**SETTINGS, members=5).fit(*train).score(*test)
+    assert five >= one - 0.002
+
+
+def test_members_have_their_own_hashes():
+    plan = EnginePlan(HashSpec(100, 10, seed=7), 4, members=3)
+    seeds = [spec.seed for spec in plan.specs]
+    assert seeds[0] == 7
+    assert len(set(seeds)) == 3
+
+
+def test_devices():
+    assert choose_device("cpu") == "cpu"
+    assert choose_device("cuda:1") == "cuda:1"
+    assert choose_device("auto") in ("cpu", "cuda")
+    with pytest.raises(ValueError, match="device must be"):
+        choose_device("tpu")
+    with pytest.raises(ValueError, match="members"):
+        EnginePlan(HashSpec(100, 10), 4, members=0)
+    with pytest.raises(ValueError, match="hidden_layers"):
+        TextClassifier(hidden_layers=(0,)).fit(["a"], ["x"])
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from hashembed import TextClassifier
+TextClassifier(members=2, device="auto").fit(["a", "b"], ["x", "y"]).predict(["a"])
+try:
+    TextClassifier(hidden_layers=(8,)).fit(["a", "b"], ["x", "y"])
+except ImportError as error:
+    assert 'pip install "hashembed[torch]"' in str(error), error
+else:
+    raise SystemExit("no error")
+"""
+
+
+def test_without_torch_a_sentence():
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH], check=True)
+
+
+def test_a_deep_file_that_lies(sentences, tmp_path):
+    from safetensors.numpy import load_file
+
+    from hashembed.checkpoint import load_tensors, save_tensors
+
+    path = tmp_path / "m"
+    TextClassifier(**SETTINGS, hidden_layers=(8,), passes=1).fit(["a", "b"], ["x", "y"]).save(path)
+    _, meta = load_tensors(path, "TextClassifier")
+    tensors = load_file(path)
+    del tensors["hidden.0.bias"]
+    save_tensors(path, "TextClassifier", tensors, meta)
+    with pytest.raises(ModelFileError, match="cannot be understood"):
+        TextClassifier.load(path)
