@@ -187,6 +187,13 @@ def test_count_distinct(n):
     assert abs(count - n) <= max(0.01 * n, 1)
 
 
+def test_count_distinct_on_several_threads():
+    keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1_000_001)
+    counts = {count_distinct(np.concatenate([keys, keys[::-1]]), threads) for threads in (1, 2, 3)}
+    assert len(counts) == 1
+    assert abs(counts.pop() - len(keys)) <= 0.01 * len(keys)
+
+
 def test_sizes():
     assert choose_sizes(10) == (1000, 1000)
     assert choose_sizes(1_000_000) == (1_000_000, 99_999)

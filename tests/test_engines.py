@@ -13,9 +13,9 @@ from hashembed.hashing import HashSpec
 
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 3), "num_embeddings": 20_000, "batch_size": 64}
 KINDS = {
-    "hidden": {"hidden_layers": (50,), "passes": 8},
+    "hidden": {"hidden_layers": (50,), "passes": 4, "learning_rate": 0.02},
     "ensemble": {"members": 3},
-    "both": {"hidden_layers": (30, 20), "members": 2, "passes": 8},
+    "both": {"hidden_layers": (30, 20), "members": 2, "passes": 4, "learning_rate": 0.02},
 }
 
 

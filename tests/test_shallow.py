@@ -102,9 +102,20 @@ SHAPES = [
 ]
 
 
+def cut_finely(monkeypatch, tokens: int) -> None:
+    """Shards of so few tokens and bins of two rows, where the real ones would be just one."""
+    monkeypatch.setattr("hashembed.kernel_data.MIN_SHARD_TOKENS", tokens)
+    monkeypatch.setattr("hashembed.kernel_data.MIN_BIN_BITS", 1)
+
+
+@pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("multilabel", [False, True])
 @pytest.mark.parametrize(("spec", "d", "classes", "importance"), SHAPES)
-def test_three_batches_like_the_reference(spec, d, classes, importance, multilabel):
+def test_three_batches_like_the_reference(
+    spec, d, classes, importance, multilabel, fine, monkeypatch
+):
+    if fine:
+        cut_finely(monkeypatch, 3)
     model = visible(
         ShallowModel(
             spec, d, classes, importance=importance, multilabel=multilabel, seed=1, threads=2
@@ -150,7 +161,8 @@ def trained(threads: int) -> ShallowModel:
     return model
 
 
-def test_the_same_bits_for_any_number_of_threads_and_from_run_to_run():
+def test_the_same_bits_for_any_number_of_threads_and_from_run_to_run(monkeypatch):
+    cut_finely(monkeypatch, 100)  # eight shards
     one = trained(1)
     for threads in (1, 2, 3, 8):
         other = trained(threads)

@@ -191,7 +191,7 @@ class TextClassifier(Estimator):
     ) -> Self:
         config = self._train_config()
         weights = self._weights(bags, targets, sample_weight)
-        distinct = count_distinct(bags.keys)
+        distinct = count_distinct(bags.keys, self.threads)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
         held_out = None
         if validation is not None:

@@ -12,12 +12,27 @@ import numpy as np
 import numpy.typing as npt
 
 F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
 
 
 CACHE_LINE = 64  # bytes
-MAX_SLOTS = 2**24  # a record keeps its slot in a float32
+MAX_TOKENS = 2**31 - 1  # of a batch: places are 32-bit integers
+
+# What a worker does at a time should fit into its own cache: tokens of a shard, rows of a bin.
+# The number of shards follows from the batch alone, so that the order of every sum does too.
+MIN_SHARD_TOKENS = 1024
+SHARD_TOKENS = 8192
+FIRST_SHARDS = 8  # small ones, so that there is something to do for so many workers
+MAX_SHARDS = 64
+MAX_BINS = 128
+MIN_BIN_BITS = 6
+
+
+AHEAD = 16  # how many rows before its turn a row is asked for
+DOCUMENTS_AHEAD = 8
 
 
 class Tables(NamedTuple):
@@ -25,8 +40,8 @@ class Tables(NamedTuple):
 
     E: F32  # (B, d)
     E_square: F32  # (B,)
-    E_slots: npt.NDArray[np.int32]  # (B,)
     records: F32  # (K, record_width(k)); one row without importance weights
+    slots: U32  # the same memory, seen as integers
     W: F32  # (C, d)
     W_square: F32  # (C, d)
     bias: F32  # (C,)
@@ -51,6 +66,7 @@ class Batches(NamedTuple):
     order: I64  # (m,)
     begins: I64  # (m + 1,), tokens before each document of `order`, and after the last
     rates: F32  # one a batch
+    shards: I64  # one a batch, into how many the work is cut
     losses: F32  # (m,), out
     batch_size: int
 
@@ -58,20 +74,43 @@ class Batches(NamedTuple):
 class Scratch(NamedTuple):
     """Room for one batch, shared by all workers."""
 
+    # of tokens in the order of the documents
     rows: U32  # (tokens,)
+    # of tokens, shard after shard, and in each document after document
+    marks: I64  # (tokens,), what tells tokens apart; then those of the distinct tokens
+    places: U32  # (tokens,), which of the distinct tokens of its shard
+    counts: I32  # (batch * shards,), tokens of a document in a shard
+    runs: I32  # ((batch + 1) * shards,), where they begin
+    # of distinct tokens, each shard's from where its tokens begin
+    distinct: I64  # (shards,), how many
+    found: U32  # (workers, entries), hash table of a shard: mark -> place
+    distinct_rows: U32  # (tokens,)
     buckets: U32  # (k, tokens)
-    document: npt.NDArray[np.int32]  # (tokens,)
-    weight: F32  # (tokens, k), P before the update
-    slope: F32  # (tokens, k), dloss / dP
-    h: F32  # (batch, d), sums of hash vectors
+    weights: F32  # (tokens, k), P before the update
+    vectors: F32  # (tokens, d), hash vectors; then dloss / d(hash vector)
+    moved: U8  # (tokens,), whether there is such a gradient
+    movers: U32  # (tokens,), places of those
+    owners: U32  # (tokens,), row of P whose gradient is in a slot
+    P_sums: F32  # (tokens, k)
+    # of documents
+    partial: F32  # (shards, batch, d), sums of hash vectors over the tokens of a shard
+    h: F32  # (batch, d), over all tokens
     g: F32  # (batch, d), dloss / dh
     z: F32  # (batch, C), logits, then dloss / dlogits
-    W_t: F32  # (d, C), W transposed
-    owned: I64  # (workers, tokens), places of the tokens whose rows a worker updates
-    owners: U32  # (workers, tokens * k), the row of each slot
-    P_sums: F32  # (workers, slots, k), gradients
-    E_sums: F32  # (workers, slots, d)
-    W_sums: F32  # (workers, d)
+    learned: U8  # (batch,)
+    # of pairs (distinct token, bucket), shard after shard, and in each bin after bin
+    bin_begins: I32  # (shards, bins + 1)
+    pair_bucket: U32  # (tokens * k,)
+    pair_place: U32  # (tokens * k,)
+    pair_weight: F32  # (tokens * k,)
+    E_sums: F32  # (workers, rows of a bin, d), zero where nobody is at work
+    touched: U8  # (workers, rows of a bin)
+    touched_rows: U32  # (workers, rows of a bin + 1)
+    # of classes
+    W_sums: F32  # (C, d)
+    # how the work is cut
+    cursors: I32  # (workers, shards or bins)
+    bin_bits: int
 
 
 def aligned(*shape: int) -> F32:
@@ -90,28 +129,58 @@ def record_width(k: int) -> int:
     return 1 << (k + 1).bit_length()
 
 
-def make_scratch(tables: Tables, batch: int, tokens: int, workers: int) -> Scratch:
-    """Room for batches of so many documents and tokens."""
+def shards_for(tokens: I64) -> I64:
+    """Into how many shards to cut batches of so many tokens."""
+    small = np.minimum(tokens // MIN_SHARD_TOKENS, FIRST_SHARDS)
+    return np.clip(np.maximum(small, tokens // SHARD_TOKENS), 1, MAX_SHARDS)
+
+
+def bin_bits_for(num_buckets: int) -> int:
+    """Rows of E in a bin, as a power of two."""
+    return max(MIN_BIN_BITS, (-(-num_buckets // MAX_BINS) - 1).bit_length())
+
+
+def make_scratch(tables: Tables, batch: int, tokens: int, shards: int, workers: int) -> Scratch:
+    """Room for batches of so many documents, tokens and shards."""
     (classes, d), k = tables.W.shape, len(tables.seeds) - 1
-    if min(tokens, len(tables.records)) > MAX_SLOTS:
+    if tokens * k > MAX_TOKENS:
         raise ValueError(
-            f"a batch must have at most {MAX_SLOTS:,} n-grams, found {tokens:,}: "
+            f"a batch must have at most {MAX_TOKENS // k:,} n-grams, found {tokens:,}: "
             "make the batches smaller or cut long documents"
         )
-
+    bits = bin_bits_for(len(tables.E))
+    bins, width = -(-len(tables.E) // (1 << bits)), 1 << bits
+    sums = aligned(workers, width, d)
+    sums.fill(0)
     return Scratch(
         rows=np.empty(tokens, np.uint32),
-        buckets=np.empty((k, tokens), np.uint32),
-        document=np.empty(tokens, np.int32),
-        weight=aligned(tokens, k),
-        slope=aligned(tokens, k),
+        marks=np.empty(tokens, np.int64),
+        places=np.empty(tokens, np.uint32),
+        counts=np.empty(batch * shards, np.int32),
+        runs=np.empty((batch + 1) * shards, np.int32),
+        distinct=np.empty(shards, np.int64),
+        found=np.empty((workers, 2 << max(tokens, 1).bit_length()), np.uint32),
+        distinct_rows=np.empty(tokens + AHEAD, np.uint32),
+        buckets=np.empty((k, tokens + AHEAD), np.uint32),
+        weights=np.empty((tokens, k), np.float32),
+        vectors=aligned(tokens, d),
+        moved=np.empty(tokens, np.uint8),
+        movers=np.empty(tokens + AHEAD, np.uint32),
+        owners=np.empty(tokens, np.uint32),
+        P_sums=np.empty((tokens, k), np.float32),
+        partial=aligned(shards, batch, d),
         h=aligned(batch, d),
         g=aligned(batch, d),
-        z=aligned(batch, classes),
-        W_t=np.ascontiguousarray(tables.W.T),
-        owned=np.empty((workers, tokens), np.int64),
-        owners=np.empty((workers, tokens * k), np.uint32),
-        P_sums=aligned(workers, min(tokens, len(tables.records)), k),
-        E_sums=aligned(workers, min(tokens * k, len(tables.E)), d),
-        W_sums=aligned(workers, d),
+        z=np.empty((batch, classes), np.float32),
+        learned=np.empty(batch, np.uint8),
+        bin_begins=np.empty((shards, bins + 1), np.int32),
+        pair_bucket=np.empty(tokens * k + AHEAD, np.uint32),
+        pair_place=np.empty(tokens * k + AHEAD, np.uint32),
+        pair_weight=np.empty(tokens * k, np.float32),
+        E_sums=sums,
+        touched=np.zeros((workers, width), np.uint8),
+        touched_rows=np.empty((workers, width + 1), np.uint32),
+        W_sums=aligned(classes, d),
+        cursors=np.empty((workers, max(shards, bins)), np.int32),
+        bin_bits=bits,
     )

@@ -5,6 +5,7 @@ from numba import njit
 
 from hashembed.hashing_numba import bucket_hash, lane_a, lane_b, reduce_range, row_hash
 from hashembed.intrinsics import prefetch
+from hashembed.vectors import dot, load_row, plus, plus_scaled, zero_vector
 
 INDEPENDENT, SHARED, IDENTITY, DIRECT = range(4)  # as hashing.INDEXINGS, and HashSpec.direct
 
@@ -45,62 +46,33 @@ def hash_document(tables, documents, doc, K, B, k, importance, indexing, rows, b
 
 
 @njit(inline="always")
-def token_value(E, records, rows, buckets, t, j, k, importance):
-    """Component j of a token's hash vector."""
-    v = ZERO
+def hash_vector(E, records, row, buckets, t, d, k, importance):
+    """A token's hash vector; `buckets` (k, tokens)."""
+    v = zero_vector(d)
     for i in range(k):
-        if importance:
-            v += records[rows[t], i] * E[buckets[i, t], j]
-        else:
-            v += E[buckets[i, t], j]
+        p = records[row, i] if importance else ONE
+        v = plus_scaled(v, p, load_row(E, buckets[i, t], d))
     return v
 
 
 @njit(inline="always")
-def add_tokens(E, records, rows, buckets, begin, end, d, k, importance, h):
-    """h = sum of the hash vectors of tokens begin..end, four at a time: h goes through memory."""
-    for j in range(d):
-        h[j] = ZERO
-    fours = begin + (end - begin) // 4 * 4
-    for t in range(begin, fours, 4):
-        for j in range(d):
-            first = token_value(E, records, rows, buckets, t, j, k, importance)
-            first += token_value(E, records, rows, buckets, t + 1, j, k, importance)
-            second = token_value(E, records, rows, buckets, t + 2, j, k, importance)
-            second += token_value(E, records, rows, buckets, t + 3, j, k, importance)
-            h[j] += first + second
-    for t in range(fours, end):
-        for j in range(d):
-            h[j] += token_value(E, records, rows, buckets, t, j, k, importance)
+def add_scores(h, W, bias, d, z):
+    """z = W h + bias."""
+    for c in range(len(bias)):
+        z[c] = bias[c] + dot(h, load_row(W, c, d))
 
 
 @njit(inline="always")
-def add_scores(h, W_t, bias, d, z):
-    """z = W h + bias; W_t is W transposed, so that the inner loop runs over classes."""
-    classes = len(bias)
-    for c in range(classes):
-        z[c] = bias[c]
-    for j in range(d):
-        v = h[j]
-        for c in range(classes):
-            z[c] += v * W_t[j, c]
-
-
-@njit(inline="always")
-def errors_to_slope(errors, W, d, g):
-    """g = dloss / dh = W^T errors, four classes at a time."""
+def errors_to_slope(errors, W, d):
+    """dloss / dh = W^T errors; two sums, so that one need not wait for the other."""
     classes = len(errors)
-    for j in range(d):
-        g[j] = ZERO
-    fours = classes // 4 * 4
-    for c in range(0, fours, 4):
-        e0, e1, e2, e3 = errors[c], errors[c + 1], errors[c + 2], errors[c + 3]
-        for j in range(d):
-            first = e0 * W[c, j] + e1 * W[c + 1, j]
-            g[j] += first + (e2 * W[c + 2, j] + e3 * W[c + 3, j])
-    for c in range(fours, classes):
-        for j in range(d):
-            g[j] += errors[c] * W[c, j]
+    even, odd = zero_vector(d), zero_vector(d)
+    for c in range(0, classes - 1, 2):
+        even = plus_scaled(even, errors[c], load_row(W, c, d))
+        odd = plus_scaled(odd, errors[c + 1], load_row(W, c + 1, d))
+    if classes % 2:
+        even = plus_scaled(even, errors[classes - 1], load_row(W, classes - 1, d))
+    return plus(even, odd)
 
 
 @njit(inline="always")

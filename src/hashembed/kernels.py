@@ -1,17 +1,28 @@
 """The shallow model, fused: bag -> linear -> softmax, gradients and row updates in one kernel.
 
-A training batch has two phases. In the first each worker owns documents: it hashes their keys,
-sums hash vectors, takes the softmax and writes down, for every token, what its rows' gradients
-will need. In the second each worker owns *rows*, adds up their gradients in token order, and
-updates them. So every sum is taken in an order that does not depend on the number of workers, and
-the result is the same to the bit.
+Most of the time would go into waiting for rows that are nowhere near the processor. But of the
+n-grams of a batch, its *tokens*, only a third to a half are distinct. So the work is done once for
+each distinct token, and in pieces that fit into a core's own cache:
+
+    documents   each token's row of P; count how many tokens belong to which shard, a set of rows
+    documents   sort tokens into shards; in a shard they stay in the order of the documents
+    shards      find the distinct tokens, hash them, gather their hash vectors once, and add those
+                up for each document: partial[shard, document]
+    documents   h = sum of partial; logits, softmax, loss, g = dloss / dh
+    shards      add up g for each distinct token: v; from v the gradients of its row of P, which
+                is this shard's alone: update it. Sort (bucket, weight, token) into bins, ranges of
+                rows of E
+    bins        gradients of rows of E, sum of weight * v, shard after shard; update them
+    classes     update the output layer
+
+Each line is a phase. Its workers own different documents, shards, bins or classes, and between
+phases they wait for each other. How a batch is cut into shards and bins follows from its size
+alone, so every sum is taken in an order that does not depend on the number of workers, and the
+result is the same to the bit.
 
 The optimizer is Adagrad with one accumulator a row (the mean square of the row's gradient): one
 square root a row instead of d, little state, and rare tokens take full steps, which is what makes
 one or two passes enough.
-
-Most of the time goes into waiting for rows that are nowhere near the processor, so every loop asks
-for them well before their turn.
 """
 
 from collections.abc import Callable
@@ -24,9 +35,11 @@ import numpy as np
 from numba import njit
 
 from hashembed.hashing import INDEXINGS, HashSpec
-from hashembed.kernel_parts import DIRECT, add_scores, add_tokens, hash_document
-from hashembed.kernel_steps import errors_of, update_components, update_output, update_records
+from hashembed.kernel_parts import DIRECT, add_scores, hash_document, hash_vector
+from hashembed.kernel_shards import count_tokens, embed_shard, sort_tokens
+from hashembed.kernel_steps import errors_of, teach_shard, update_bin, update_output
 from hashembed.threads import wait_for_all
+from hashembed.vectors import plus, zero_vector
 
 # Sums may be reordered and contracted for SIMD, but NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
@@ -51,9 +64,10 @@ def _sources() -> int:
     Numba's cache on disk looks at the file of the compiled function alone; but it also looks at
     the values that a function closes over, and so this one makes it notice.
     """
-    parts = ("hashing_numba", "intrinsics", "kernel_parts", "kernel_steps", "threads")
+    names = "hashing_numba intrinsics kernel_data kernel_parts kernel_shards kernel_steps threads"
     folder = Path(__file__).parent
-    return crc32(b"".join((folder / f"{part}.py").read_bytes() for part in parts))
+    parts = [folder / f"{name}.py" for name in [*names.split(), "vectors"]]
+    return crc32(b"".join(part.read_bytes() for part in parts))
 
 
 @cache
@@ -97,7 +111,12 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
             stop = begin
             while stop < last and (begins[stop] < high or worker + 1 == workers):
                 stop += 1
-            errors_of(
+            size, shards = last - first, batches.shards[step]
+            scale = np.uint64((shards << 32) // K)
+            counts = scratch.counts[: size * shards].reshape((size, shards))
+            runs = scratch.runs[: (size + 1) * shards].reshape((size + 1, shards))
+            low, high = shards * worker // workers, shards * (worker + 1) // workers
+            count_tokens(
                 begin,
                 stop,
                 first,
@@ -106,12 +125,52 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
                 documents,
                 batches,
                 scratch,
+                counts,
+                scale,
                 K,
-                B,
-                d,
-                k,
-                importance,
                 indexing,
+            )
+            wait_for_all(barrier, workers)
+            sort_tokens(
+                begin,
+                stop,
+                first,
+                base,
+                documents,
+                batches,
+                scratch,
+                counts,
+                runs,
+                scratch.cursors[worker],
+                scale,
+                indexing,
+            )
+            wait_for_all(barrier, workers)
+            for s in range(low, high):
+                embed_shard(
+                    s,
+                    runs,
+                    tables,
+                    scratch,
+                    scratch.found[worker],
+                    K,
+                    B,
+                    d,
+                    k,
+                    importance,
+                    indexing,
+                )
+            wait_for_all(barrier, workers)
+            errors_of(
+                begin,
+                stop,
+                first,
+                shards,
+                tables,
+                documents,
+                batches,
+                scratch,
+                d,
                 multilabel,
                 margin,
             )
@@ -121,17 +180,27 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
                 if not np.isfinite(batches.losses[q]):
                     return step
 
-            tokens, rate = end - base, rates[step]
-            if importance:
-                low, high = K * worker // workers, K * (worker + 1) // workers
-                update_records(low, high, k, tokens, tables, scratch, worker, rate, epsilon)
-            low, high = B * worker // workers, B * (worker + 1) // workers
-            update_components(
-                low, high, d, k, importance, tokens, tables, scratch, worker, rate, epsilon
-            )
+            rate = rates[step]
+            for s in range(high - 1, low - 1, -1):  # the last one is still in the cache
+                teach_shard(
+                    s,
+                    runs,
+                    tables,
+                    scratch,
+                    scratch.cursors[worker],
+                    d,
+                    k,
+                    importance,
+                    rate,
+                    epsilon,
+                )
+            wait_for_all(barrier, workers)
+            bins = scratch.bin_begins.shape[1] - 1
+            for r in range(bins * worker // workers, bins * (worker + 1) // workers):
+                update_bin(r, shards, tables, scratch, worker, d, importance, rate, epsilon)
             classes = len(tables.bias)
             low, high = classes * worker // workers, classes * (worker + 1) // workers
-            update_output(low, high, d, last - first, tables, scratch, worker, rate, epsilon)
+            update_output(low, high, d, size, tables, scratch, rate, epsilon)
             wait_for_all(barrier, workers)
         return len(rates)
 
@@ -141,8 +210,6 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
         assert sources >= 0
         n = len(documents.starts)
         first, last = n * worker // workers, n * (worker + 1) // workers
-        W_t = np.ascontiguousarray(tables.W.T)
-        h = np.empty(d, np.float32)
         most = 0
         for q in range(first, last):
             most = max(most, documents.lengths[q])
@@ -150,8 +217,12 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
         buckets = np.empty((k, most), np.uint32)
         for q in range(first, last):
             hash_document(tables, documents, q, K, B, k, importance, indexing, rows, buckets, 0)
-            end = documents.lengths[q]
-            add_tokens(tables.E, tables.records, rows, buckets, 0, end, d, k, importance, h)
-            add_scores(h, W_t, tables.bias, d, out[q])
+            h = zero_vector(d)
+            for t in range(documents.lengths[q]):
+                h = plus(
+                    h,
+                    hash_vector(tables.E, tables.records, rows[t], buckets, t, d, k, importance),
+                )
+            add_scores(h, tables.W, tables.bias, d, out[q])
 
     return Kernels(train, scores)

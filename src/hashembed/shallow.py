@@ -3,6 +3,7 @@
 import numpy as np
 
 from hashembed.bags import Bags
+from hashembed.draws import fill_normal
 from hashembed.engine import LossNotFiniteError, State, to_probabilities
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
@@ -15,6 +16,7 @@ from hashembed.kernel_data import (
     aligned,
     make_scratch,
     record_width,
+    shards_for,
 )
 from hashembed.kernels import Kernels, kernels_for
 from hashembed.labels import Labels
@@ -57,15 +59,14 @@ class ShallowModel:
     ) -> None:
         self.spec, self.importance, self.multilabel = spec, importance, multilabel
         self.threads = threads or cpu_count()
-        K, B, k, d = spec.num_embeddings, spec.num_buckets, spec.num_hashes, embedding_dim
-        rng = np.random.default_rng(seed & (2**63 - 1))
-        E = rng.standard_normal(dtype=np.float32, out=aligned(B, d))
-        E *= np.float32(WEIGHT_STD)
+        B, d, seed = spec.num_buckets, embedding_dim, seed & (2**63 - 1)
+        E = aligned(B, d)
+        fill_normal(E, WEIGHT_STD, (seed, 0), self.threads)
+        rng = np.random.default_rng((seed, 1))
         W = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d)).astype(np.float32)
         self.tables = _tables(spec, E, W, importance)
         if importance:
-            P = rng.standard_normal((K, k), np.float32)
-            np.multiply(P, np.float32(IMPORTANCE_STD), out=self.importance_weights)
+            fill_normal(self.importance_weights, IMPORTANCE_STD, (seed, 2), self.threads)
 
     @classmethod
     def from_tensors(
@@ -156,11 +157,15 @@ class ShallowModel:
         begins = np.zeros(len(order) + 1, np.int64)
         np.cumsum(documents.lengths[order], out=begins[1:])
         edges = begins[np.append(np.arange(0, len(order), batch_size), len(order))]
-        tokens = int(np.diff(edges).max(initial=0))
+        tokens = np.diff(edges)
+        shards = shards_for(tokens)
+        most, most_shards = int(tokens.max(initial=0)), int(shards.max(initial=1))
+        workers = min(self.threads, most_shards)
         batches = Batches(
             order=np.ascontiguousarray(order, np.int64),
             begins=begins,
             rates=np.ascontiguousarray(rates, np.float32),
+            shards=shards,
             losses=np.zeros(len(order), np.float32),
             batch_size=batch_size,
         )
@@ -168,11 +173,11 @@ class ShallowModel:
             raise ValueError(f"there are {len(edges) - 1} batches, but {len(rates)} rates")
         done = run_workers(
             self._kernels.train,
-            self.threads,
+            workers,
             self.tables,
             documents,
             batches,
-            make_scratch(self.tables, batch_size, tokens, self.threads),
+            make_scratch(self.tables, batch_size, most, most_shards, workers),
             self.spec.num_embeddings,
             self.spec.num_buckets,
             self.multilabel,
@@ -260,8 +265,8 @@ def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:
     return Tables(
         E=E,
         E_square=np.zeros(len(E), np.float32),
-        E_slots=np.zeros(len(E), np.int32),
         records=records,
+        slots=records.view(np.uint32),
         W=W,
         W_square=np.zeros_like(W),
         bias=np.zeros(len(W), np.float32),
