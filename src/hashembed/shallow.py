@@ -1,5 +1,7 @@
 """The shallow model of the paper on the CPU: bag -> linear -> softmax, without torch."""
 
+from weakref import ref
+
 import numpy as np
 
 from hashembed.bags import Bags
@@ -45,6 +47,7 @@ class ShallowModel:
     """
 
     learning_rate: float | None = None
+    _checked: ref[I64] | None = None  # keys whose range is known to be right
 
     def __init__(
         self,
@@ -244,6 +247,7 @@ class ShallowModel:
         weights: F32 | None = None,
         snippets: tuple[I64, I64] | None = None,
     ) -> Documents:
+        self._check_ids(bags.keys)
         starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
         if weights is None:
             weights = np.ones(len(bags), np.float32)
@@ -255,6 +259,17 @@ class ShallowModel:
             label_offsets=labels.offsets,
             weights=np.ascontiguousarray(weights, np.float32),
         )
+
+    def _check_ids(self, keys: I64) -> None:
+        """With `identity` indexing keys are places in the tables; asked once for each array."""
+        if self.spec.indexing != "identity" or (self._checked and self._checked() is keys):
+            return
+        if keys.size and not 0 <= keys.min() <= keys.max() < self.spec.num_embeddings:
+            raise ValueError(
+                f"identity indexing takes ids from 0 to {self.spec.num_embeddings - 1}, "
+                f"found ids from {keys.min()} to {keys.max()}"
+            )
+        self._checked = ref(keys)
 
 
 def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:

@@ -1,0 +1,76 @@
+"""python -m experiments table2 --dataset imdb --data FOLDER
+
+Runs what a table or plot needs and is not there yet, one run after the other, each into a file of
+its own under experiments/runs; `report` makes tables and plots from those files. Stop it whenever
+you like: it goes on where it was.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from experiments import datasets, plans, zhang
+from experiments.runs import RUNS, Run
+
+TABLES = ("table1", "table2", "table3")
+KNOWN = [*datasets.SOURCES, *zhang.SETS]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        "python -m experiments",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [*TABLES, *plans.ABLATIONS, "collisions", "report"]
+    parser.add_argument("what", choices=names)
+    parser.add_argument("--dataset", nargs="+", default=None, metavar="NAME", help=", ".join(KNOWN))
+    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
+    parser.add_argument("--protocol", nargs="+", default=["default", "paper"])
+    parser.add_argument("--only", default="", help="runs whose name holds this")
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument(
+        "--quiet-machine", action="store_true", help="nothing else runs: times may be reported"
+    )
+    options = parser.parse_args()
+    if options.what == "report":
+        from experiments.report import write
+
+        write(options.runs)
+        return
+    data = Path(options.data) if options.data else None
+    for name in options.dataset or default_sets(options.what):
+        wanted = [run for run in planned(options, name) if options.only in run.name]
+        missing = [run for run in wanted if not run.done(options.runs)]
+        if not missing:
+            print(f"{name}: all {len(wanted)} runs are there", flush=True)
+            continue
+        loaded = datasets.load(name, data)
+        for run in missing:
+            record = run.make(loaded, options.runs, options.threads, options.quiet_machine)
+            print(f"{name}: {run.name}, seed {run.seed}: {summary(record['metrics'])}", flush=True)
+
+
+def default_sets(what: str) -> list[str]:
+    return list(plans.ABLATION_SETS if what in plans.ABLATIONS else datasets.SOURCES)
+
+
+def planned(options: argparse.Namespace, dataset: str) -> list[Run]:
+    if options.what == "table1":
+        return plans.table1(dataset)
+    if options.what == "table2":
+        return plans.table2(dataset, tuple(options.protocol))
+    if options.what == "table3":
+        return plans.table3(dataset)
+    return plans.ablation(options.what, dataset)
+
+
+def summary(metrics: dict) -> str:
+    if "test_accuracy" in metrics:
+        return f"{100 * metrics['test_accuracy']:.2f}%"
+    return ", ".join(f"{k} {v:,}" for k, v in metrics.items() if isinstance(v, int))
+
+
+if __name__ == "__main__":
+    main()

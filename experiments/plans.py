@@ -1,0 +1,131 @@
+"""Which runs make which table or plot."""
+
+from dataclasses import replace
+
+from experiments.collisions import Collisions
+from experiments.rivals import FastText, LinearModel, NaiveBayesSVM
+from experiments.runs import Run
+from experiments.shallow import Shallow
+from experiments.sizes import Sizes
+
+SEEDS = (0, 1, 2)
+
+HASH = Shallow()  # 40M parameters
+STANDARD = Shallow(num_buckets=10_000_000, num_hashes=1, importance=False)  # 200M
+QUIET = 0.0005  # of the usual initial vectors: as small as those of a hash embedding
+
+TABLE2 = {
+    "hash 40M": HASH,
+    "standard 200M": STANDARD,
+    "standard 200M, small start": replace(STANDARD, weight_scale=QUIET),
+}
+TABLE3 = {
+    "BoW": LinearModel(ngrams=(1, 1), size=50_000),
+    "n-grams": LinearModel(ngrams=(1, 5), size=500_000),
+    "n-grams TFIDF": LinearModel(ngrams=(1, 5), size=500_000, tfidf=True),
+    "fastText": FastText(),
+    "NBSVM": NaiveBayesSVM(),
+}
+
+# The ablations vary a model of a size that people would use, a tenth of the paper's.
+BASE = Shallow(num_embeddings=1_000_000, num_buckets=100_000)
+BUCKETS = (500, 2_000, 10_000, 50_000, 200_000, 1_000_000)
+ABLATIONS: dict[str, dict[str, Shallow]] = {
+    "buckets": {f"B = {B:,}": replace(BASE, num_buckets=B) for B in BUCKETS},
+    "hashes": {f"k = {k}": replace(BASE, num_hashes=k) for k in (1, 2, 3, 4)},
+    "importance": {
+        "hash": BASE,
+        "without importance weights": replace(BASE, importance=False),
+        "hashing trick, k = 1": replace(BASE, importance=False, num_hashes=1),
+        "without importance weights, small start": replace(
+            BASE, importance=False, weight_scale=QUIET
+        ),
+        "hashing trick, k = 1, small start": replace(
+            BASE, importance=False, num_hashes=1, weight_scale=QUIET
+        ),
+    },
+    "snippets": {
+        "whole documents": BASE,
+        "snippets of 4 to 100": replace(BASE, snippets=(4, 100)),
+        "whole documents, paper's protocol": replace(
+            BASE, protocol="paper", snippets=(2**30, 2**30)
+        ),
+        "snippets, paper's protocol": replace(BASE, protocol="paper"),
+    },
+    "rows": {
+        "independent": BASE,
+        "shared, D-hat = D1": replace(BASE, indexing="shared"),
+        "independent, K = 100,000": replace(BASE, num_embeddings=100_000),
+        "shared, D-hat = D1, K = 100,000": replace(BASE, indexing="shared", num_embeddings=100_000),
+    },
+    "start": {
+        "P from N(0, 0.0005)": BASE,
+        "P from N(0.1, 0.0005)": replace(BASE, importance_start=0.1),
+        "P from N(1, 0.0005)": replace(BASE, importance_start=1.0),
+    },
+}
+# The most frequent 1- to 9-grams, as in the right half of table 2, but under the shallow model.
+WORDS = Shallow(ngrams=(1, 9), indexing="identity")
+ABLATIONS["dictionary"] = {
+    f"hash, 1,000,000 n-grams, B = {B:,}": replace(
+        WORDS, dictionary=1_000_000, num_embeddings=1_000_000, num_buckets=B
+    )
+    for B in (500, 10_000, 50_000)
+} | {
+    f"standard, {size:,} n-grams{start}": replace(
+        WORDS,
+        dictionary=size,
+        num_embeddings=size,
+        num_buckets=size,
+        num_hashes=1,
+        importance=False,
+        weight_scale=scale,
+    )
+    for start, scale in (("", 1.0), (", small start", QUIET))
+    for size in (10_000, 50_000, 300_000, 1_000_000)
+}
+ABLATIONS["rates"] = {
+    f"{name}, rate x {scale:g}": replace(TABLE2[name], rate_scale=scale)
+    for name in ("hash 40M", "standard 200M, small start")
+    for scale in (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+}
+ABLATION_SETS = ("imdb", "news_category", "20newsgroups")
+
+
+def table1(dataset: str) -> list[Run]:
+    return [Run("table1", dataset, "sizes", 0, Sizes())]
+
+
+def table2(dataset: str, protocols: tuple[str, ...]) -> list[Run]:
+    """Without a dictionary. With one, deep models and the ensemble: a method each, added here."""
+    return [
+        Run(
+            "table2",
+            dataset,
+            f"{name}, {protocol} protocol",
+            seed,
+            replace(method, protocol=protocol),
+        )
+        for protocol in protocols
+        for name, method in TABLE2.items()
+        for seed in SEEDS
+    ]
+
+
+def table3(dataset: str) -> list[Run]:
+    """The rivals have no randomness of their own worth repeating, but for fastText's."""
+    return [
+        Run("table3", dataset, name, seed, method)
+        for name, method in TABLE3.items()
+        for seed in (SEEDS if isinstance(method, FastText) else SEEDS[:1])
+    ]
+
+
+def ablation(name: str, dataset: str) -> list[Run]:
+    if name == "collisions":
+        return [Run("collisions", dataset, "1- and 2-grams", 0, Collisions())]
+    return [
+        Run(name, dataset, label, seed, method)
+        for label, method in ABLATIONS[name].items()
+        for seed in SEEDS
+    ]

@@ -1,0 +1,221 @@
+"""Tables and plots from the files of runs.
+
+Tables go into README.md between the marks <!-- NAME --> and <!-- end -->.
+"""
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments import plans
+from experiments.runs import RUNS, records
+from experiments.zhang import SETS
+
+README = Path(__file__).parent / "README.md"
+FIGURES = Path(__file__).parent / "figures"
+
+# Table 2 of the paper: hash, standard without a dictionary; hash, standard, ensemble with one.
+PAPER2 = {
+    "ag_news": (92.4, 92.0, 91.5, 91.7, 92.0),
+    "amazon_full": (60.0, 58.3, 59.4, 58.5, 60.5),
+    "dbpedia": (98.5, 98.6, 98.7, 98.6, 98.8),
+    "yahoo": (72.3, 72.3, 71.3, 65.8, 72.9),
+    "yelp_full": (63.8, 62.6, 62.6, 61.4, 62.9),
+    "amazon_polarity": (94.4, 94.2, 94.7, 93.6, 94.7),
+    "yelp_polarity": (95.9, 95.5, 95.8, 95.0, 95.7),
+}
+# Table 3: BoW, n-grams, n-grams TFIDF, fastText.
+PAPER3 = {
+    "ag_news": (88.8, 92.0, 92.4, 92.5),
+    "dbpedia": (96.6, 98.6, 98.7, 98.6),
+    "yelp_polarity": (92.2, 95.6, 95.4, 95.7),
+    "yelp_full": (58.0, 56.3, 54.8, 63.9),
+    "yahoo": (68.9, 68.5, 68.5, 72.3),
+    "amazon_full": (54.6, 54.3, 52.4, 60.2),
+    "amazon_polarity": (90.4, 92.0, 91.5, 94.6),
+}
+OURS = "hash 40M, default protocol"
+
+Cells = dict[str, dict[str, list[dict]]]  # data set -> method -> runs
+
+
+def gather(folder: Path, experiment: str) -> Cells:
+    cells: Cells = defaultdict(lambda: defaultdict(list))
+    for run in records(folder, experiment):
+        cells[run["dataset"]][run["name"]].append(run)
+    return cells
+
+
+def accuracy(runs: list[dict], single: str = " (1 seed)") -> str:
+    """Mean and standard deviation over seeds, in percent."""
+    values = [100 * run["metrics"]["test_accuracy"] for run in runs]
+    if not values:
+        return ""
+    if len(values) == 1:
+        return f"{values[0]:.2f}{single}"
+    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+
+
+def seconds(runs: list[dict]) -> str:
+    """The median time of training, from runs on a quiet machine alone."""
+    quiet = [run["metrics"]["train_seconds"] for run in runs if run["quiet"]]
+    return f", {statistics.median(quiet):.1f} s" if quiet else ""
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines) if rows else "No runs yet.\n"
+
+
+def table1(folder: Path) -> str:
+    """The sets as they were read, and the paper's table corrected."""
+    rows = []
+    for run in records(folder, "table1"):
+        m = run["metrics"]
+        count = [f"{m[key]:,}" for key in ("train_rows", "test_rows", "classes")]
+        classes = f"{m['smallest_class']:,} to {m['largest_class']:,}"
+        ngrams = [f"{m['ngrams']:,}", f"{m['distinct_ngrams']:,}"]
+        rows.append([run["dataset"], *count, classes, *ngrams, run["note"]])
+    header = [
+        "set",
+        "train",
+        "test",
+        "classes",
+        "rows of a class",
+        "1- and 2-grams",
+        "distinct",
+        "",
+    ]
+    zhang = []
+    for name, spec in SETS.items():
+        real = [f"{n:,}" for n in spec.rows]
+        printed = f"{spec.printed}k" + (" (wrong)" if spec.rows[0] != 1000 * spec.printed else "")
+        zhang.append([name, *real, printed, str(spec.classes)])
+    return (
+        markdown(header, rows)
+        + "\nThe seven sets of Zhang et al., none of which was at hand whole:\n\n"
+        + markdown(["set", "train", "test", "train, as printed in the paper", "classes"], zhang)
+    )
+
+
+def table2(folder: Path) -> str:
+    cells = gather(folder, "table2")
+    out = []
+    for protocol in ("default", "paper"):
+        names = [f"{name}, {protocol} protocol" for name in plans.TABLE2]
+        rows = []
+        for dataset, methods in ordered(cells):
+            if not any(methods[name] for name in names):
+                continue
+            found = [accuracy(methods[name]) + seconds(methods[name]) for name in names]
+            paper = [f"{value:.1f}" for value in PAPER2.get(dataset, ())[:2]] or ["", ""]
+            rows.append([dataset, *found, *paper])
+        header = ["set", *plans.TABLE2, "paper, hash", "paper, standard"]
+        out.append(f"The {protocol} protocol:\n\n{markdown(header, rows)}")
+    return "\n".join(out)
+
+
+def table3(folder: Path) -> str:
+    cells, ours = gather(folder, "table3"), gather(folder, "table2")
+    rows = []
+    for dataset, methods in ordered(cells):
+        found = [accuracy(methods[name], "") + seconds(methods[name]) for name in plans.TABLE3]
+        paper = ", ".join(f"{value:.1f}" for value in PAPER3.get(dataset, ()))
+        rows.append([dataset, *found, accuracy(ours[dataset][OURS]), paper])
+    header = ["set", *plans.TABLE3, "hash 40M", "paper: BoW, n-grams, TFIDF, fastText"]
+    return markdown(header, rows)
+
+
+def ablation(name: str) -> Callable[[Path], str]:
+    def table(folder: Path) -> str:
+        cells = dict(ordered(gather(folder, name)))
+        rows = []
+        for label in plans.ABLATIONS[name]:
+            found = [accuracy(cells[dataset][label]) for dataset in cells]
+            if any(found):
+                rows.append([label, *found])
+        return markdown(["", *cells], rows) + (f"\n![{name}](figures/{name}.png)\n" if rows else "")
+
+    return table
+
+
+def collisions(folder: Path) -> str:
+    rows = []
+    for run in records(folder, "collisions"):
+        size = f"{run['metrics']['vocabulary']:,}"
+        for share in run["metrics"]["shares"]:
+            pairs = [
+                f"{100 * share[key]:.3f} / {100 * share[f'{key}_expected']:.3f}"
+                for key in ("same_row", "same_vector")
+            ]
+            rows.append([run["dataset"], size, f"{share['K']:,}", share["indexing"], *pairs])
+    header = ["set", "distinct", "K = 10 B", "rows", "% same row, counted / expected"]
+    return markdown([*header, "% same vector, counted / expected"], rows)
+
+
+def ordered(cells: Cells) -> list[tuple[str, dict[str, list[dict]]]]:
+    """Larger sets first."""
+
+    def rows(item: tuple[str, dict[str, list[dict]]]) -> int:
+        return -next(run["rows"][0] for runs in item[1].values() for run in runs)
+
+    return sorted(cells.items(), key=rows)
+
+
+SECTIONS: dict[str, Callable[[Path], str]] = {
+    "table1": table1,
+    "table2": table2,
+    "table3": table3,
+    "collisions": collisions,
+    **{name: ablation(name) for name in plans.ABLATIONS},
+}
+
+
+def can_plot() -> bool:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def plot(folder: Path, name: str, figures: Path) -> None:
+    """Accuracy by setting, a line for each set, with the standard deviation over seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    cells = ordered(gather(folder, name))
+    if not cells:
+        return
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for dataset, methods in cells:
+        labels = [label for label in plans.ABLATIONS[name] if methods[label]]
+        values = [[100 * r["metrics"]["test_accuracy"] for r in methods[x]] for x in labels]
+        spread = [statistics.stdev(v) if len(v) > 1 else 0.0 for v in values]
+        means = [statistics.mean(v) for v in values]
+        axes.errorbar(labels, means, spread, marker="o", capsize=3, label=dataset)
+    axes.set_ylabel("test accuracy, %")
+    axes.tick_params(axis="x", rotation=20)
+    axes.legend()
+    figures.mkdir(exist_ok=True)
+    figure.savefig(figures / f"{name}.png", dpi=100)
+    plt.close(figure)
+
+
+def write(folder: Path = RUNS, readme: Path = README, figures: Path = FIGURES) -> None:
+    """All tables that README.md has marks for, and all plots."""
+    text = readme.read_text(encoding="utf8")
+    for name, section in SECTIONS.items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        made = section(folder)
+        text = re.sub(pattern, lambda m, made=made: m[1] + made + m[2], text, flags=re.DOTALL)
+    readme.write_text(text, encoding="utf8")
+    if can_plot():
+        for name in plans.ABLATIONS:
+            plot(folder, name, figures)
+    else:
+        print('no plots without matplotlib: pip install "hashembed[plot]"')
