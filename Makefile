@@ -1,7 +1,7 @@
 # What a newcomer needs. PYTHON picks the interpreter: make test PYTHON=python3.12
 PYTHON ?= .venv/bin/python
 
-.PHONY: help install test test-slow lint format bench
+.PHONY: help install test test-slow test-gpu lint format bench bench-gpu
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -15,6 +15,12 @@ test:            ## the ordinary tests, two processes
 
 test-slow:       ## also what takes minutes
 	$(PYTHON) -m pytest -m "slow or not slow"
+
+test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's compute-sanitizer
+	$(PYTHON) -m pytest -n 8 -v tests/test_triton.py tests/test_gpu.py
+	for tool in memcheck racecheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -n 0 tests/test_gpu.py \
+	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None)" || exit 1; done
 
 lint:            ## style and types
 	$(PYTHON) -m ruff check .
@@ -32,3 +38,8 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_rates --data $(DATA)
 	$(PYTHON) -m benchmarks.report
+
+bench-gpu:       ## the benchmark of docs/gpu.md, on a CUDA GPU
+	$(PYTHON) -m benchmarks.bench_gpu
+	$(PYTHON) -m benchmarks.bench_gpu --scaling
+	$(PYTHON) -m benchmarks.bench_gpu --plot

@@ -164,6 +164,7 @@ class HashEmbedding(nn.Module):
             aggregation=self.aggregation,
             append_importance=self.append_importance,
             sparse=self.sparse,
+            mix=self.indexing != "identity",
         )
 
     def extra_repr(self) -> str:
@@ -188,7 +189,7 @@ class HashEmbedding(nn.Module):
         if self.indexing == "identity":
             check_ranks(ids, self.num_embeddings)
             return ids
-        return ops.id_keys(ids)
+        return ids
 
     def _keep(self, ids: Tensor) -> Tensor | None:
         return None if self.padding_idx is None else ids != self.padding_idx
@@ -325,6 +326,7 @@ class HashEmbeddingBag(HashEmbedding):
             aggregation=self.aggregation,
             append_importance=self.append_importance,
             sparse=self.sparse,
+            mix=self.indexing != "identity",
         )
 
     def extra_repr(self) -> str:

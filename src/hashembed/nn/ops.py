@@ -3,11 +3,13 @@
 Keys come from `hashembed.nn.indexing.id_keys`, from the text pipeline, or are dictionary ranks
 (`identity`). Bags are in CSR form: `offsets` has one entry more than there are bags.
 
-Tensors on the CPU go to Numba kernels, all others to `reference.py`; so do exported programs, which
-should not need this package to run, and the transforms of `torch.func`.
+Tensors on the CPU go to Numba kernels, those on a CUDA GPU to Triton kernels where Triton is
+installed, all others to `reference.py`; so do exported programs, which should not need this package
+to run, and the transforms of `torch.func`.
 """
 
 import weakref
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
@@ -17,12 +19,27 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from hashembed.hashing import HashSpec
 from hashembed.nn import cpu, cpu_ops, indexing, reference
 
+HAS_TRITON = torch.version.cuda is not None and find_spec("triton") is not None
+if HAS_TRITON:
+    from hashembed.nn import cuda, cuda_ops
+
+MAX_DIM = 1024  # columns of a table that the Triton kernels take
+
 
 class RowReader(Protocol):
     """An optimizer that updates touched rows only."""
 
-    def before_read(self, table: Tensor, rows: Tensor) -> None:
-        """Rows (N,) of a table, repeats included, are about to be read."""
+    def before_read(self, table: Tensor, rows: Tensor, base: int = 0) -> None:
+        """Rows - base (N,) of a table, repeats included, are about to be read.
+
+        On a GPU some may lie behind the table's end: they are not read.
+        """
+
+    def updates_in_backward(self, table: Tensor) -> bool:
+        """Whether `update` wants the table's gradient, instead of `grad` of the table."""
+
+    def update(self, table: Tensor, terms: Any) -> None:
+        """On a GPU: the gradient of a table, as terms that are still to be added up."""
 
 
 _readers: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -46,9 +63,9 @@ def _reader(table: Tensor | None) -> RowReader | None:
 
 def id_keys(ids: Tensor) -> Tensor:
     """Integer ids (...) -> keys (...)."""
-    if ids.device.type != "cpu" or _traced():
+    if _traced() or not (ids.device.type == "cpu" or (HAS_TRITON and ids.is_cuda)):
         return indexing.id_keys(ids)
-    return cpu.id_keys(ids)
+    return cuda.id_keys(ids) if ids.is_cuda else cpu.id_keys(ids)
 
 
 def hash_embedding(
@@ -62,9 +79,16 @@ def hash_embedding(
     aggregation: str = "sum",
     append_importance: bool = False,
     sparse: bool = False,
+    mix: bool = False,
 ) -> Tensor:
-    """keys (...) -> hash vectors (..., D); zeros where `keep` (...) is False."""
-    if not _kernels_take(keys, weight, importance, sparse):
+    """keys (...) -> hash vectors (..., D); zeros where `keep` (...) is False.
+
+    With `mix` keys are integer ids, still to be mixed by `id_keys`.
+    """
+    gpu = _triton_takes(keys, weight, importance, sparse)
+    if mix and not gpu:
+        keys, mix = id_keys(keys), False
+    if not gpu and not _numba_takes(keys, weight, importance, sparse):
         return reference.hash_embedding(
             keys,
             weight,
@@ -84,7 +108,9 @@ def hash_embedding(
         aggregation == "concat",
         append_importance,
     )
-    vectors = _on_cpu(keys.reshape(-1), weight, importance, seeds, spec, options, sparse)
+    vectors = _by_kernels(
+        keys.reshape(-1), weight, importance, seeds, spec, options, sparse, gpu, mix
+    )
     return vectors.view(*keys.shape, vectors.shape[-1])
 
 
@@ -102,13 +128,17 @@ def hash_embedding_bag(
     aggregation: str = "sum",
     append_importance: bool = False,
     sparse: bool = False,
+    mix: bool = False,
 ) -> Tensor:
     """keys (N,), offsets (n + 1,) -> sums or means of hash vectors over each bag (n, D).
 
     Bag i holds keys[offsets[i] : offsets[i + 1]]; an empty bag is zeros. Tokens where `keep` (N,)
-    is False do not count, not even in a mean.
+    is False do not count, not even in a mean. With `mix` keys are integer ids, still to be mixed.
     """
-    if not _kernels_take(keys, weight, importance, sparse):
+    gpu = _triton_takes(keys, weight, importance, sparse)
+    if mix and not gpu:
+        keys, mix = id_keys(keys), False
+    if not gpu and not _numba_takes(keys, weight, importance, sparse):
         return reference.hash_embedding_bag(
             keys,
             offsets,
@@ -133,18 +163,29 @@ def hash_embedding_bag(
         aggregation == "concat",
         append_importance,
     )
-    return _on_cpu(keys, weight, importance, seeds, spec, options, sparse)
+    return _by_kernels(keys, weight, importance, seeds, spec, options, sparse, gpu, mix)
 
 
-def _kernels_take(keys: Tensor, weight: Tensor, importance: Tensor | None, sparse: bool) -> bool:
+def _numba_takes(keys: Tensor, weight: Tensor, importance: Tensor | None, sparse: bool) -> bool:
     if keys.device.type != "cpu" or weight.device.type != "cpu":
         return False
+    return _kernels_take(weight, importance, sparse)
+
+
+def _triton_takes(keys: Tensor, weight: Tensor, importance: Tensor | None, sparse: bool) -> bool:
+    if not HAS_TRITON or not keys.is_cuda or keys.device != weight.device:
+        return False
+    return weight.shape[1] <= MAX_DIM and _kernels_take(weight, importance, sparse)
+
+
+def _kernels_take(weight: Tensor, importance: Tensor | None, sparse: bool) -> bool:
     if weight.dtype not in cpu.ACCUMULATION:
         return False
     if importance is not None and importance.dtype != weight.dtype:
         return False
     if torch.compiler.is_compiling():  # sparse gradients can be traced in plain PyTorch only
-        return not torch.compiler.is_exporting() and not sparse
+        # `is_exporting()` is always true for the compiler of torch 2.11.
+        return not torch.compiler._is_exporting_flag and not sparse
     return not _traced()
 
 
@@ -153,7 +194,7 @@ def _traced() -> bool:
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
-def _on_cpu(
+def _by_kernels(
     keys: Tensor,
     weight: Tensor,
     importance: Tensor | None,
@@ -161,6 +202,8 @@ def _on_cpu(
     spec: HashSpec,
     options: tuple[Any, ...],
     sparse: bool,
+    gpu: bool,
+    mix: bool,
 ) -> Tensor:
     """options: the fields of `cpu.Bags` behind the buckets."""
     expected = (spec.num_embeddings, spec.num_hashes)
@@ -168,7 +211,18 @@ def _on_cpu(
         raise ValueError(f"weight must have {spec.num_buckets} rows, found {weight.shape[0]}")
     if importance is not None and importance.shape != expected:
         raise ValueError(f"importance must be {expected}, found {tuple(importance.shape)}")
-    hashing = (spec.num_embeddings, spec.num_buckets, cpu.indexing_number(spec))
+    indexing_number = cpu.indexing_number(spec)
+    if gpu:
+        fields = (weight, importance, keys, seeds, *options[:3])
+        rest = (spec.num_embeddings, indexing_number, mix, *options[3:])
+        if torch.compiler.is_compiling() and not (
+            _may_have_reader(weight) or _may_have_reader(importance)
+        ):
+            found: Tensor = cuda_ops.key_bag(*fields, *rest)
+        else:
+            found = _on_gpu(sparse, *fields, *rest)
+        return found
+    hashing = (spec.num_embeddings, spec.num_buckets, indexing_number)
     if sparse or _may_have_reader(weight) or _may_have_reader(importance):
         out: Tensor = _compact(keys, weight, importance, seeds, hashing, options, sparse)
     else:
@@ -204,3 +258,45 @@ def _compact(
     fields = (weight, importance, rows, buckets, *options)
     out: Tensor = cpu_ops.CompactBag.apply(compact, *fields)  # type: ignore[no-untyped-call]
     return out
+
+
+@torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
+    reason="a row optimizer works outside of compiled graphs"
+)
+def _on_gpu(sparse: bool, *fields: Any) -> Tensor:
+    """Any kind of gradient; fields: those of `cuda.Call`."""
+    call = cuda.Call(*fields)
+    tables = call.weight, call.importance
+    readers = tuple(_reader(table) for table in tables)
+    places = None
+    if any(readers):
+        places = cuda.locate(call, E=True, P=call.importance is not None)
+        if torch.is_grad_enabled() and _all_in_backward(tables, readers):
+            places = cuda.sort_aside(places)
+        pairs = (places.of_E, 0), (places.of_P, places.base)
+        for table, reader, (rows, base) in zip(tables, readers, pairs, strict=True):
+            if table is not None and reader is not None:
+                reader.before_read(table, rows, base)
+    sinks = tuple(
+        None if table is None else _sink(table, reader, sparse)
+        for table, reader in zip(tables, readers, strict=True)
+    )
+    out: Tensor = cuda_ops.KeyBag.apply(sinks, places, *fields)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _all_in_backward(
+    tables: tuple[Tensor | None, ...], readers: tuple[RowReader | None, ...]
+) -> bool:
+    return all(
+        table is None
+        or (table.requires_grad and reader is not None and reader.updates_in_backward(table))
+        for table, reader in zip(tables, readers, strict=True)
+    )
+
+
+def _sink(table: Tensor, reader: RowReader | None, sparse: bool) -> Any:
+    """Where the gradient of a table goes."""
+    if reader is not None and reader.updates_in_backward(table):
+        return lambda terms: reader.update(table, terms)
+    return cuda.compact(table) if sparse or reader is not None else cuda.dense(table)

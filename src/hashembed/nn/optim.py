@@ -6,9 +6,16 @@
     optimizer.zero_grad()
 
 A step never does work of the size of a table, and the result is bitwise the same for any number of
-threads. Creating the optimizer is all it takes: for as long as it lives, hash layers on the CPU
-give its parameters sparse gradients. Everything else (dense layers, layers on a GPU or inside of
-`torch.func`) has dense gradients and is updated by the ordinary dense rule.
+threads, and on a GPU from run to run. Creating the optimizer is all it takes: for as long as it
+lives, hash layers on the CPU or, with Triton, on a CUDA GPU give its parameters sparse gradients.
+Everything else (dense layers, layers inside of `torch.func`) has dense gradients and is updated by
+the ordinary dense rule.
+
+With `in_backward=True` the backward pass of a hash layer on a GPU adds up and applies the gradients
+of its tables at once: they are never stored, nothing waits for the GPU, and the whole step can be
+captured in a CUDA graph (then give `lr` as a tensor on the GPU to change it). Their `grad` stays
+None; so there is one backward pass a step, and no clipping of these gradients. `step()` updates all
+other parameters. On the CPU it changes nothing.
 
 What works: parameter groups, learning-rate schedulers, closures, `state_dict` (training resumes to
 the bit), several backward passes before a step, `torch.compile` (with a graph break at the layer).
@@ -28,6 +35,7 @@ from torch import Tensor
 
 from hashembed import row_kernels
 from hashembed.nn.cpu import as_array, run_kernel
+from hashembed.nn.ops import HAS_TRITON
 from hashembed.nn.row_optimizer import (
     Group,
     RowOptimizer,
@@ -37,6 +45,9 @@ from hashembed.nn.row_optimizer import (
     state_dtype,
     subtract,
 )
+
+if HAS_TRITON:
+    from hashembed.nn import cuda_rows
 
 __all__ = ["RowAdagrad", "RowAdam", "RowSGD", "clip_grad_norm_"]
 
@@ -48,9 +59,15 @@ class RowSGD(RowOptimizer):
     """`torch.optim.SGD` without momentum, on touched rows only. The results are the same."""
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 0.001, *, weight_decay: float = 0.0
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        *,
+        weight_decay: float = 0.0,
+        in_backward: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        defaults = {"lr": lr, "weight_decay": weight_decay, "in_backward": in_backward}
+        super().__init__(params, defaults)
 
     def _update_rows(
         self, p: Tensor, rows: Tensor, values: Tensor, state: State, group: Group
@@ -61,6 +78,9 @@ class RowSGD(RowOptimizer):
 
     def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         subtract(p, grad * float(group["lr"]))
+
+    def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        return cuda_rows.Rule(cuda_rows.SGD, p, None, state["numbers"], state["step"])
 
 
 class RowAdagrad(RowOptimizer):
@@ -73,18 +93,26 @@ class RowAdagrad(RowOptimizer):
         rowwise: keep one accumulator a row, of the mean square of its gradient, instead of one a
             number: less memory, and less to read and write. For sparse gradients only.
         weight_decay: for dense gradients only.
+        in_backward: update the tables of hash layers in the backward pass, on a GPU.
     """
 
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 0.01,
+        lr: float | Tensor = 0.01,
         *,
         eps: float = 1e-10,
         rowwise: bool = False,
         weight_decay: float = 0.0,
+        in_backward: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "eps": eps, "rowwise": rowwise, "weight_decay": weight_decay}
+        defaults = {
+            "lr": lr,
+            "eps": eps,
+            "rowwise": rowwise,
+            "weight_decay": weight_decay,
+            "in_backward": in_backward,
+        }
         super().__init__(params, defaults)
 
     def _start(self, p: Tensor, sparse: bool, state: State, group: Group) -> None:
@@ -104,6 +132,11 @@ class RowAdagrad(RowOptimizer):
             square = square.mean(1, keepdim=True)
         state["sum"].add_(square)
         subtract(p, grad / state["sum"].sqrt().add_(group["eps"]) * float(group["lr"]))
+
+    def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        rowwise = state["sum"].shape != p.shape
+        number = cuda_rows.ADAGRAD_ROWWISE if rowwise else cuda_rows.ADAGRAD
+        return cuda_rows.Rule(number, p, state["sum"], state["numbers"], state["step"])
 
 
 class RowAdam(RowOptimizer):
@@ -130,29 +163,36 @@ class RowAdam(RowOptimizer):
         betas: decay of the moments, beta1^2 < beta2.
         eps: added to the root of the second moment.
         weight_decay: for dense gradients only.
+        in_backward: update the tables of hash layers in the backward pass, on a GPU.
     """
 
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 0.001,
+        lr: float | Tensor = 0.001,
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        in_backward: bool = False,
     ) -> None:
         if not (0 < betas[0] < 1 and 0 < betas[1] < 1 and betas[0] ** 2 < betas[1]):
             raise ValueError(
                 f"betas must lie between 0 and 1, and beta1^2 below beta2, found {betas}"
             )
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        )
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "in_backward": in_backward,
+        }
+        super().__init__(params, defaults)
 
     @torch.no_grad()
-    def before_read(self, table: Tensor, rows: Tensor) -> None:
+    def before_read(self, table: Tensor, rows: Tensor, base: int = 0) -> None:
         """Let these rows catch up."""
-        self._catch_up(table, rows, 0, len(table))
+        self._catch_up(table, rows, 0, len(table), base)
 
     @torch.no_grad()
     def flush(self) -> None:
@@ -167,68 +207,94 @@ class RowAdam(RowOptimizer):
 
     def _make_records(self, p: Tensor, state: State, group: Group) -> None:
         """State for sparse gradients, after none or some steps with dense ones."""
-        width, t = p.shape[1], state["step"]
-        records = _large_zeros((len(p), row_kernels.record_width(width)), state_dtype(p))
+        width, t = p.shape[1], int(state["step"])
+        shape = (len(p), row_kernels.record_width(width))
+        if p.device.type == "cpu":
+            records = _large_zeros(shape, state_dtype(p))
+        else:
+            records = torch.zeros(shape, dtype=state_dtype(p), device=p.device)
         if "exp_avg" in state:
             records[:, :width] = state.pop("exp_avg")
             records[:, width : 2 * width] = state.pop("exp_avg_sq")
             _stamps(records)[:, 2 * width] = t
         state["records"] = records
-        state["tails"] = torch.zeros(2, 1024 + t, dtype=torch.float64)
-        state["tails"][1, t] = group["eps"] * math.sqrt(1 - group["betas"][1] ** (t + 1))
+        tails = torch.zeros(2, 1024 + t, dtype=torch.float64)
+        tails[1, t] = group["eps"] * math.sqrt(1 - group["betas"][1] ** (t + 1))
+        state["tails"] = tails.to(p.device)
 
     def _update_rows(
         self, p: Tensor, rows: Tensor, values: Tensor, state: State, group: Group
     ) -> None:
         if "records" not in state:
             self._make_records(p, state, group)
-        state["step"] += 1
+        state["step"] = int(state["step"]) + 1
         betas, arrays = self._arrays(p, state, group)
         numbers = (state["step"], float(group["lr"]), betas, float(group["eps"]))
         gradient = (rows.numpy(), as_array(values))
         run_kernel(row_kernels.adam, 4 * values.numel(), *arrays, *gradient, *numbers)
         self._add_tail(state, group)
 
+    def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        if "records" not in state:
+            self._make_records(p, state, group)
+        state["tails"] = cuda_rows.ring(state["tails"], state["step"])
+        return cuda_rows.Rule(
+            cuda_rows.ADAM, p, state["records"], state["numbers"], state["step"], state["tails"]
+        )
+
     def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        self._catch_up_all(p)
-        state["step"] += 1
-        (beta1, beta2), t = group["betas"], state["step"]
+        if "records" in state and p.is_cuda:
+            self._catch_up_all(p)
+            with self._gpu_step(p, state, group):
+                self._update_moments(p, grad, state, group)
+        else:
+            self._catch_up_all(p)
+            state["step"] = int(state["step"]) + 1
+            self._update_moments(p, grad, state, group)
+            if "records" in state:
+                self._add_tail(state, group)
+
+    def _update_moments(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        (beta1, beta2), t = group["betas"], int(state["step"])
         if "records" in state:
             m, v = state["records"][:, : 2 * p.shape[1]].chunk(2, dim=1)
+            _stamps(state["records"])[:, 2 * p.shape[1]] = t
         else:
             m, v = state["exp_avg"], state["exp_avg_sq"]
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         root = v.sqrt().div_(math.sqrt(1 - beta2**t)).add_(group["eps"])
         subtract(p, m / root * (float(group["lr"]) / (1 - beta1**t)))
-        if "records" in state:
-            _stamps(state["records"])[:, 2 * p.shape[1]] = t
-            self._add_tail(state, group)
 
-    def _catch_up(self, p: Tensor, rows: Tensor, begin: int, end: int) -> None:
+    def _catch_up(self, p: Tensor, rows: Tensor, begin: int, end: int, base: int = 0) -> None:
         state = self.state.get(p, {})
-        if "records" in state:
-            group = next(g for g in self.param_groups if any(q is p for q in g["params"]))
-            betas, arrays = self._arrays(p, state, group)
-            numbers = (begin, end, state["step"], betas)
-            work = rows.numel() * p.shape[1]
-            run_kernel(row_kernels.adam_catch_up, work, *arrays, as_array(rows), *numbers)
+        if "records" not in state:
+            return
+        group = self._group_of(p)
+        if p.is_cuda:
+            cuda_rows.catch_up(self._ready_gpu_rule(p, state, group), rows, base)
+            return
+        betas, arrays = self._arrays(p, state, group)
+        numbers = (begin, end, int(state["step"]), betas)
+        work = rows.numel() * p.shape[1]
+        run_kernel(row_kernels.adam_catch_up, work, *arrays, as_array(rows), *numbers)
 
     def _catch_up_all(self, p: Tensor) -> None:
         for begin in range(0, len(p), _PIECE):
             end = min(begin + _PIECE, len(p))
-            self._catch_up(p, torch.arange(begin, end), begin, end)
+            self._catch_up(p, torch.arange(begin, end, device=p.device), begin, end)
 
     def _arrays(self, p: Tensor, state: State, group: Group) -> tuple[tuple[float, float], Any]:
         beta1, beta2 = map(float, group["betas"])
         records = state["records"].numpy()
         tails = state["tails"].numpy()
-        arrays = (memory(p), records, _stamps(state["records"]), tails, _powers(beta1, beta2))
+        stamps = _stamps(state["records"]).numpy()
+        arrays = (memory(p), records, stamps, tails, _powers(beta1, beta2))
         return (beta1, beta2), arrays
 
     def _add_tail(self, state: State, group: Group) -> None:
         """tails[0, s] = the sum of the class's docstring from s + 1 to now; tails[1, s] = eps'."""
-        (beta1, beta2), t = group["betas"], state["step"]
+        (beta1, beta2), t = group["betas"], int(state["step"])
         size = state["tails"].shape[1]
         if t >= size:
             state["tails"] = torch.cat([state["tails"], torch.zeros(2, size)], dim=1)
@@ -240,8 +306,8 @@ class RowAdam(RowOptimizer):
         tails[1, t] = group["eps"] * math.sqrt(1 - beta2 ** (t + 1))
 
 
-def _stamps(records: Tensor) -> Any:
-    return records.numpy().view(np.int32 if records.dtype == torch.float32 else np.int64)
+def _stamps(records: Tensor) -> Tensor:
+    return records.view(torch.int32 if records.dtype == torch.float32 else torch.int64)
 
 
 @cache

@@ -1,7 +1,8 @@
 """What the optimizers of `optim.py` have in common: parameters, gradients of two kinds, state."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, overload
 
 import torch
@@ -9,14 +10,20 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hashembed.nn.cpu import ACCUMULATION, as_array
-from hashembed.nn.ops import give_rows_to
+from hashembed.nn.ops import HAS_TRITON, give_rows_to
+
+if HAS_TRITON:
+    from hashembed.nn import cuda_rows
 
 Group = dict[str, Any]
 State = dict[str, Any]
 
 
 class RowOptimizer(Optimizer):
-    """Dense and sparse gradients; a rule is `_start`, `_update_rows` and `_update_all`."""
+    """Dense and sparse gradients; a rule is `_start`, `_update_rows` and `_update_all`.
+
+    And on a GPU `_gpu_rule` in the place of `_update_rows`.
+    """
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         for name, value in defaults.items():
@@ -31,8 +38,24 @@ class RowOptimizer(Optimizer):
             if p.dim() == 2 and p.dtype in ACCUMULATION:
                 give_rows_to(self, p)
 
-    def before_read(self, table: Tensor, rows: Tensor) -> None:
+    def before_read(self, table: Tensor, rows: Tensor, base: int = 0) -> None:
         """A hash layer is about to read these rows."""
+
+    def updates_in_backward(self, table: Tensor) -> bool:
+        """Whether this table has no gradient, but is updated by the backward pass itself."""
+        return bool(self._group_of(table)["in_backward"])
+
+    @torch.no_grad()
+    def update(self, table: Tensor, terms: Any) -> None:
+        """On a GPU, with `in_backward`: add up the terms of the gradient, and update the rows."""
+        group = self._group_of(table)
+        if not self.state[table]:
+            self._start(table, True, self.state[table], group)
+        self._check_decay(group)
+        with self._gpu_step(table, self.state[table], group) as rule:
+            cuda_rows.sum_rows(terms, rule, behind=False)  # `before_read` saw to that
+        # A graph that still needs the table as it was must fail, not go on with wrong numbers.
+        torch.autograd.graph.increment_version(table)
 
     def flush(self) -> None:
         """Make the tables what they would be if every step had updated every row."""
@@ -58,13 +81,13 @@ class RowOptimizer(Optimizer):
                 if not state:
                     self._start(p, p.grad.is_sparse, state, group)
                 if p.grad.is_sparse:
-                    if group["weight_decay"]:
-                        raise ValueError(
-                            "weight_decay does not work with row gradients; put the tables of hash "
-                            "layers into a parameter group with weight_decay=0"
-                        )
+                    self._check_decay(group)
                     rows, values = rows_and_values(p.grad)
-                    self._update_rows(p, rows, values, state, group)
+                    if p.is_cuda and HAS_TRITON:
+                        with self._gpu_step(p, state, group) as rule:
+                            cuda_rows.update_rows(rule, rows, values)
+                    else:
+                        self._update_rows(p, rows, values, state, group)
                 else:
                     grad = p.grad.to(state_dtype(p))
                     if group["weight_decay"]:
@@ -92,6 +115,37 @@ class RowOptimizer(Optimizer):
 
     def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         raise NotImplementedError
+
+    def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        raise NotImplementedError
+
+    def _ready_gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        if not p.is_contiguous():
+            raise ValueError("row optimizers update contiguous tables")
+        if not isinstance(state.get("step"), Tensor):
+            state["step"] = torch.tensor(state.get("step", 0), device=p.device)
+        if "numbers" not in state:
+            state["numbers"] = cuda_rows.make_numbers(group.get("betas"), p.device)
+        return self._gpu_rule(p, state, group)
+
+    @contextmanager
+    def _gpu_step(self, p: Tensor, state: State, group: Group) -> "Iterator[cuda_rows.Rule]":
+        """One step of the rule on a GPU, counted there: nothing waits for it."""
+        rule = self._ready_gpu_rule(p, state, group)
+        cuda_rows.begin_step(rule, group["lr"], group.get("eps", 0.0), group.get("betas"))
+        yield rule
+        if rule.tails is not None:
+            cuda_rows.end_step(rule)
+
+    def _group_of(self, p: Tensor) -> Group:
+        return next(g for g in self.param_groups if any(q is p for q in g["params"]))
+
+    def _check_decay(self, group: Group) -> None:
+        if group["weight_decay"]:
+            raise ValueError(
+                "weight_decay does not work with row gradients; put the tables of hash "
+                "layers into a parameter group with weight_decay=0"
+            )
 
 
 def coalesced(grad: Tensor) -> Tensor:

@@ -1,0 +1,310 @@
+"""The Triton kernels of `triton_kernels.py`, called on tensors.
+
+`cuda_ops.py` shows them to autograd. They run on a GPU and, under TRITON_INTERPRET=1, on the CPU.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+import triton
+from torch import Tensor
+
+from hashembed.nn import triton_kernels
+from hashembed.nn.cpu import ACCUMULATION, Gradient
+from hashembed.nn.cuda_rows import INTERPRETED, STORE, Rule, Terms, acc, device_of, sum_rows
+
+MAX_TOKENS = 2**30  # in one call
+_INT32 = 2**31 - 1
+_BLOCK = 32 if INTERPRETED else 128  # most columns in a tile
+
+
+def _tile(D: int) -> tuple[int, int]:
+    """How many tokens a program takes at a time, with D columns of each; and its warps."""
+    if INTERPRETED:
+        return 8, 1
+    return min(64, max(16, 1024 // D)), 1 if D <= 32 else 4
+
+
+class Call(NamedTuple):
+    """One call: the tables, the tokens' keys and the hash, and what to do with them."""
+
+    weight: Tensor  # E (B, d)
+    importance: Tensor | None  # P (K, k)
+    keys: Tensor  # (N,), or ids with `mix`
+    seeds: Tensor  # (k + 1,)
+    offsets: Tensor | None  # (n + 1,); without them each token is a bag
+    keep: Tensor | None  # (N,)
+    weights: Tensor | None  # (N,), in the precision of accumulation
+    num_embeddings: int
+    indexing: int
+    mix: bool
+    mean: bool
+    concat: bool
+    append: bool
+
+    @property
+    def num_hashes(self) -> int:
+        """k."""
+        return self.seeds.shape[0] - 1
+
+    @property
+    def num_bags(self) -> int:
+        """Rows of the output."""
+        return self.keys.shape[0] if self.offsets is None else self.offsets.shape[0] - 1
+
+    @property
+    def width(self) -> int:
+        """Columns of the output."""
+        k = self.num_hashes
+        return self.weight.shape[1] * (k if self.concat else 1) + (k if self.append else 0)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What all kernels of the layers are compiled for."""
+        return {
+            "d": self.weight.shape[1],
+            "k": self.num_hashes,
+            "width": self.width,
+            "INDEXING": self.indexing,
+            "MIX": self.mix,
+            "CONCAT": self.concat,
+            "APPEND": self.append,
+            "ACC": acc(self.weight),
+        }
+
+    def contiguous(self) -> "Call":
+        """As the kernels want it."""
+        n = self.keys.shape[0]
+        if n > MAX_TOKENS:
+            raise ValueError(f"a call takes at most {MAX_TOKENS:,} ids, found {n:,}")
+        fields: Any = (f.contiguous() if isinstance(f, Tensor) else f for f in self)
+        return Call(*fields)
+
+
+def id_keys(ids: Tensor) -> Tensor:
+    """Integer ids (...) -> keys (...)."""
+    ids = ids.contiguous()
+    keys, T = torch.empty_like(ids), 1024
+    if ids.numel():
+        with device_of(ids):
+            triton_kernels.id_keys[(triton.cdiv(ids.numel(), T),)](ids, keys, ids.numel(), T=T)
+    return keys
+
+
+def forward(call: Call) -> Tensor:
+    """Sums or means of hash vectors (n, D)."""
+    call = call.contiguous()
+    N, B, d = call.keys.shape[0], *call.weight.shape
+    out = call.weight.new_empty((call.num_bags, call.width))
+    if call.num_bags == 0:
+        return out
+    D = min(triton.next_power_of_2(d), _BLOCK)
+    T, warps = _tile(D)
+    parts = triton.cdiv(d, D) * (call.num_hashes if call.concat else 1)
+    tables = (call.keep, call.weights, call.weight, call.importance, call.seeds, out)
+    sizes = (N, call.num_embeddings, B)
+    tile = {"T": T, "D": D, "KP": triton.next_power_of_2(call.num_hashes), "num_warps": warps}
+    with device_of(out):
+        if call.offsets is None:
+            grid = (triton.cdiv(N, T), parts)
+            triton_kernels.token_forward[grid](call.keys, *tables, *sizes, **call.options, **tile)
+        else:
+            grid = (call.num_bags, parts)
+            triton_kernels.bag_forward[grid](
+                call.keys, call.offsets, *tables, *sizes, **call.options, MEAN=call.mean, **tile
+            )
+    return out
+
+
+class Places(NamedTuple):
+    """Where the tokens of a call point: their bags, and the rows of E and P, E's first."""
+
+    bag: Tensor  # (N,)
+    keys: Tensor  # (k N + N,), one after the other for each table that is wanted
+    base: int  # subtracted from the keys of P
+    in_E: int  # how many keys are of E
+    aside: tuple[Tensor, Tensor, torch.cuda.Event] | None = None  # being sorted, by `sort_aside`
+
+    @property
+    def of_E(self) -> Tensor:
+        """Rows of E (k N,); B where a token does not count."""
+        return self.keys[: self.in_E]
+
+    @property
+    def of_P(self) -> Tensor:
+        """Rows of P (N,), counted from `base`; base + K where a token does not count."""
+        return self.keys[self.in_E :]
+
+
+def locate(call: Call, E: bool, P: bool) -> Places:
+    """Where the tokens point, in the tables that are wanted."""
+    call = call.contiguous()
+    N, k, B = call.keys.shape[0], call.num_hashes, call.weight.shape[0]
+    in_E, in_P, base = k * N if E else 0, N if P else 0, B + 1 if E else 0
+    largest = base + call.num_embeddings if P else B
+    kind = torch.int32 if largest <= _INT32 else torch.int64
+    bag = torch.empty(N, dtype=torch.int32, device=call.keys.device)
+    keys = torch.empty(in_E + in_P, dtype=kind, device=call.keys.device)
+    T = 32 if INTERPRETED else 256
+    if N:
+        with device_of(keys):
+            triton_kernels.sort_keys[(triton.cdiv(N, T),)](
+                call.keys,
+                call.offsets,
+                call.keep,
+                call.seeds,
+                bag,
+                keys[:in_E] if E else None,
+                keys[in_E:] if P else None,
+                N,
+                call.num_bags,
+                call.num_bags.bit_length(),
+                call.num_embeddings,
+                B,
+                base,
+                k=k,
+                INDEXING=call.indexing,
+                MIX=call.mix,
+                T=T,
+            )
+    return Places(bag, keys, base, in_E)
+
+
+def sort_aside(places: Places) -> Places:
+    """Begin to sort, on a stream of its own, while the forward pass runs."""
+    here = torch.cuda.current_stream(places.keys.device)
+    aside = _side_stream(places.keys.device)
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):
+        keys, order = torch.sort(places.keys, stable=True)
+        done = aside.record_event()
+    places.keys.record_stream(aside)
+    return places._replace(aside=(keys, order, done))
+
+
+def _sorted(places: Places) -> tuple[Tensor, Tensor]:
+    if places.aside is None:
+        return torch.sort(places.keys, stable=True)
+    keys, order, done = places.aside
+    here = torch.cuda.current_stream(keys.device)
+    here.wait_event(done)
+    keys.record_stream(here)
+    order.record_stream(here)
+    return keys, order
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+# Where the sums of a table's rows go.
+Sink = Callable[[Terms], Gradient | None]
+
+
+def backward(
+    call: Call,
+    grad: Tensor,
+    sinks: tuple[Sink | None, Sink | None],
+    want_weights: bool = False,
+    places: Places | None = None,
+) -> tuple[Gradient | None, Gradient | None, Tensor | None]:
+    """Gradients of E, P and the per-sample weights, where wanted."""
+    call, grad = call.contiguous(), grad.contiguous()
+    N, k, (B, d) = call.keys.shape[0], call.num_hashes, call.weight.shape
+    E_sink, P_sink = sinks[0], sinks[1] if call.importance is not None else None
+    if places is None:
+        places = locate(call, E_sink is not None, P_sink is not None)
+    factors, slope, of_weights = _slopes(
+        call, grad, places.bag, E_sink is not None, P_sink is not None, want_weights
+    )
+    keys, order = _sorted(places)
+    of_E = of_P = None
+    in_E = places.in_E
+    if E_sink is not None:
+        step = d if call.concat else 0
+        owner = places.bag
+        of_E = E_sink(Terms(keys[:in_E], order[:in_E], 0, 0, N, k, B, grad, step, owner, factors))
+    if P_sink is not None and slope is not None:
+        rest = (keys[in_E:], order[in_E:], places.base, in_E, N, 1, call.num_embeddings)
+        of_P = P_sink(Terms(*rest, slope, 0, None, None))
+    return of_E, of_P, of_weights
+
+
+def _slopes(
+    call: Call, grad: Tensor, bag: Tensor, for_E: bool, for_P: bool, want_weights: bool
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    N, k, (B, d) = call.keys.shape[0], call.num_hashes, call.weight.shape
+
+    def empty(wanted: bool, *shape: int) -> Tensor | None:
+        kind = ACCUMULATION[call.weight.dtype]
+        return torch.empty(shape, dtype=kind, device=grad.device) if wanted else None
+
+    factors = empty(for_E, k, N)
+    slope, of_weights = empty(for_P or want_weights, N, k), empty(want_weights, N)
+    D = min(triton.next_power_of_2(d), _BLOCK)
+    T, warps = _tile(D)
+    if N:
+        with device_of(grad):
+            triton_kernels.slopes[(triton.cdiv(N, T),)](
+                call.keys,
+                bag,
+                _counts(call) if call.mean else None,
+                call.weights,
+                call.weight,
+                call.importance,
+                call.seeds,
+                grad,
+                factors,
+                slope,
+                of_weights,
+                N,
+                call.num_bags,
+                call.num_embeddings,
+                B,
+                **call.options,
+                T=T,
+                D=D,
+                num_warps=warps,
+            )
+    return factors, slope, of_weights
+
+
+def _counts(call: Call) -> Tensor | None:
+    """How many tokens of each bag count; (n,)."""
+    if call.offsets is None:
+        return None
+    if call.keep is None:
+        return call.offsets.diff()
+    return F.pad(call.keep.cumsum(0), (1, 0))[call.offsets].diff()
+
+
+def dense(table: Tensor) -> Sink:
+    """A gradient of the table's size."""
+
+    def sink(terms: Terms) -> Gradient:
+        out = torch.zeros_like(table, memory_format=torch.contiguous_format)
+        sum_rows(terms, Rule(STORE, out))
+        return Gradient(None, out)
+
+    return sink
+
+
+def compact(table: Tensor) -> Sink:
+    """The touched rows, in order, and their gradients; waits for the GPU to count them."""
+
+    def sink(terms: Terms) -> Gradient:
+        keys = terms.keys
+        begins = torch.ones_like(keys, dtype=torch.bool)
+        torch.ne(keys[1:], keys[:-1], out=begins[1:])
+        begins &= keys < terms.base + terms.rows
+        slots = begins.cumsum(0) - 1
+        rows = keys[begins].to(torch.int64) - terms.base
+        out = table.new_empty((len(rows), table.shape[1]))
+        sum_rows(terms, Rule(STORE, out), slots)
+        return Gradient(rows, out)
+
+    return sink

@@ -1,0 +1,344 @@
+"""Triton kernels of the layers: forward, and what the backward pass starts from.
+
+The paper's letters: E (B, d), P (K, k); N tokens, T of them in a tile, D columns at a time. Sums
+are taken in ACC. An option that is absent is None; the compiler leaves out what hangs on it.
+
+`sort_keys` and `slopes` prepare the gradients; `triton_rows.py` adds them up row by row.
+"""
+
+import triton
+import triton.language as tl
+
+from hashembed.nn.triton_hash import IDENTITY, bucket_of, lanes, row_of
+
+
+@triton.jit(do_not_specialize=["n"])
+def id_keys(ids, keys, n, T: tl.constexpr):
+    """Integer ids (n,) -> keys (n,)."""
+    t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    a, b = lanes(tl.load(ids + t, mask=t < n, other=0), True)
+    tl.store(keys + t, (b.to(tl.int64) << 32) | a.to(tl.int64), mask=t < n)
+
+
+@triton.jit
+def token_sum(
+    t,
+    live,
+    cols,
+    first,
+    keys,
+    keep,
+    weights,
+    E,
+    P,
+    seeds,
+    K,
+    B,
+    d: tl.constexpr,
+    k: tl.constexpr,
+    INDEXING: tl.constexpr,
+    MIX: tl.constexpr,
+    CONCAT: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Columns of the tokens' vectors (T, D); with CONCAT of component `first` alone.
+
+    Also returns which tokens are kept, their rows and their weights.
+    """
+    if keep is not None:
+        live &= tl.load(keep + t, mask=live, other=0) != 0
+    key = tl.load(keys + t, mask=live, other=0)
+    a, b = lanes(key, MIX)
+    row = row_of(key, a, seeds, K, INDEXING)
+    if INDEXING >= IDENTITY:  # the layers refuse such ids; here they only must not do harm
+        live &= (row >= 0) & (row < K)
+    scale = tl.full(t.shape, 1, ACC)
+    if weights is not None:
+        scale = tl.load(weights + t, mask=live, other=0)
+    mask = live[:, None] & (cols < d)[None, :]
+    total = tl.zeros([t.shape[0], cols.shape[0]], ACC)
+    for j in tl.static_range(1 if CONCAT else k):
+        i = first + j
+        bucket = bucket_of(i, row, a, b, seeds, B, INDEXING)
+        e = tl.load(E + bucket[:, None] * d + cols[None, :], mask=mask, other=0).to(ACC)
+        if P is not None:
+            p = tl.load(P + row * k + i, mask=live, other=0).to(ACC)
+            total += (p * scale)[:, None] * e
+        else:
+            total += scale[:, None] * e
+    return total, live, row, scale
+
+
+@triton.jit(do_not_specialize=["N", "K", "B"])
+def bag_forward(
+    keys,
+    offsets,
+    keep,
+    weights,
+    E,
+    P,
+    seeds,
+    out,
+    N,
+    K,
+    B,
+    d: tl.constexpr,
+    k: tl.constexpr,
+    width: tl.constexpr,
+    INDEXING: tl.constexpr,
+    MIX: tl.constexpr,
+    MEAN: tl.constexpr,
+    CONCAT: tl.constexpr,
+    APPEND: tl.constexpr,
+    T: tl.constexpr,
+    D: tl.constexpr,
+    KP: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Sums or means over bags -> out (bags, width); a program for D columns of one bag."""
+    bag = tl.program_id(0).to(tl.int64)
+    blocks: tl.constexpr = (d + D - 1) // D
+    part = tl.program_id(1)
+    first = part // blocks if CONCAT else 0  # the component
+    cols = part % blocks * D + tl.arange(0, D)
+    places = tl.arange(0, KP)
+    begin = tl.maximum(tl.load(offsets + bag), 0)
+    end = tl.minimum(tl.load(offsets + bag + 1), N)
+    total = tl.zeros([T, D], ACC)
+    appended = tl.zeros([T, KP], ACC)
+    count = tl.zeros([T], tl.int32)
+    for at in range(begin, end, T):
+        t = at + tl.arange(0, T)
+        vectors, live, row, scale = token_sum(
+            t,
+            t < end,
+            cols,
+            first,
+            keys,
+            keep,
+            weights,
+            E,
+            P,
+            seeds,
+            K,
+            B,
+            d,
+            k,
+            INDEXING,
+            MIX,
+            CONCAT,
+            ACC,
+        )
+        total += vectors
+        if MEAN:
+            count += live.to(tl.int32)
+        if APPEND:
+            mask = live[:, None] & (places < k)[None, :]
+            p = tl.load(P + row[:, None] * k + places[None, :], mask=mask, other=0).to(ACC)
+            appended += scale[:, None] * p
+    result = tl.sum(total, axis=0)
+    share = tl.maximum(tl.sum(count, axis=0), 1).to(ACC)
+    if MEAN:
+        result /= share
+    out += bag * width
+    tl.store(out + first * d + cols, result.to(out.dtype.element_ty), mask=cols < d)
+    if APPEND:
+        more = tl.sum(appended, axis=0)
+        if MEAN:
+            more /= share
+        if part == 0:
+            tl.store(out + width - k + places, more.to(out.dtype.element_ty), mask=places < k)
+
+
+@triton.jit(do_not_specialize=["N", "K", "B"])
+def token_forward(
+    keys,
+    keep,
+    weights,
+    E,
+    P,
+    seeds,
+    out,
+    N,
+    K,
+    B,
+    d: tl.constexpr,
+    k: tl.constexpr,
+    width: tl.constexpr,
+    INDEXING: tl.constexpr,
+    MIX: tl.constexpr,
+    CONCAT: tl.constexpr,
+    APPEND: tl.constexpr,
+    T: tl.constexpr,
+    D: tl.constexpr,
+    KP: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Each token's vector -> out (N, width); a program for D columns of T tokens."""
+    t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    blocks: tl.constexpr = (d + D - 1) // D
+    part = tl.program_id(1)
+    first = part // blocks if CONCAT else 0
+    cols = part % blocks * D + tl.arange(0, D)
+    vectors, live, row, scale = token_sum(
+        t,
+        t < N,
+        cols,
+        first,
+        keys,
+        keep,
+        weights,
+        E,
+        P,
+        seeds,
+        K,
+        B,
+        d,
+        k,
+        INDEXING,
+        MIX,
+        CONCAT,
+        ACC,
+    )
+    kind = out.dtype.element_ty
+    place = out + t[:, None] * width
+    mask = (t < N)[:, None] & (cols < d)[None, :]
+    tl.store(place + first * d + cols[None, :], vectors.to(kind), mask=mask)
+    if APPEND:
+        places = tl.arange(0, KP)
+        mask = live[:, None] & (places < k)[None, :]
+        p = tl.load(P + row[:, None] * k + places[None, :], mask=mask, other=0).to(ACC)
+        if part == 0:
+            mask = (t < N)[:, None] & (places < k)[None, :]
+            more = (scale[:, None] * p).to(kind)
+            tl.store(place + width - k + places[None, :], more, mask=mask)
+
+
+@triton.jit(do_not_specialize=["N", "bags", "steps", "K", "B", "base"])
+def sort_keys(
+    keys,
+    offsets,
+    keep,
+    seeds,
+    bag,
+    E_keys,
+    P_keys,
+    N,
+    bags,
+    steps,
+    K,
+    B,
+    base,
+    k: tl.constexpr,
+    INDEXING: tl.constexpr,
+    MIX: tl.constexpr,
+    T: tl.constexpr,
+):
+    """Which bag a token lies in (N,), which rows of E (k, N) and of P (N,) it reads.
+
+    A token that does not count has bag `bags`, and row B or K. Rows of P are counted from `base`.
+    """
+    t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    inside = t < N
+    live = inside
+    if keep is not None:
+        live &= tl.load(keep + t, mask=live, other=0) != 0
+    owner = t
+    if offsets is not None:  # the number of bags that end at or before a token
+        owner = tl.zeros_like(t)
+        high = owner + bags
+        for _ in range(steps):
+            middle = (owner + high) // 2
+            searching = owner < high
+            edge = tl.load(offsets + 1 + middle, mask=searching, other=0)
+            right = searching & (edge <= t)
+            owner = tl.where(right, middle + 1, owner)
+            high = tl.where(searching & (edge > t), middle, high)
+        live &= owner < bags
+    key = tl.load(keys + t, mask=live, other=0)
+    a, b = lanes(key, MIX)
+    row = row_of(key, a, seeds, K, INDEXING)
+    if INDEXING >= IDENTITY:
+        live &= (row >= 0) & (row < K)
+    tl.store(bag + t, tl.where(live, owner, bags).to(bag.dtype.element_ty), mask=inside)
+    if P_keys is not None:
+        found = base + tl.where(live, row, K)
+        tl.store(P_keys + t, found.to(P_keys.dtype.element_ty), mask=inside)
+    if E_keys is not None:
+        for i in tl.static_range(k):
+            bucket = tl.where(live, bucket_of(i, row, a, b, seeds, B, INDEXING), B)
+            place = E_keys + tl.cast(N, tl.int64) * i + t
+            tl.store(place, bucket.to(E_keys.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["N", "bags", "K", "B"])
+def slopes(
+    keys,
+    bag,
+    counts,
+    weights,
+    E,
+    P,
+    seeds,
+    grad,
+    factors,
+    slope,
+    of_weights,
+    N,
+    bags,
+    K,
+    B,
+    d: tl.constexpr,
+    k: tl.constexpr,
+    width: tl.constexpr,
+    INDEXING: tl.constexpr,
+    MIX: tl.constexpr,
+    CONCAT: tl.constexpr,
+    APPEND: tl.constexpr,
+    T: tl.constexpr,
+    D: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """For each token t of bag j, with s its weight over the count of a mean:
+
+    factors[i, t] = s P[row, i]; slope[t, i] = s (E[bucket_i] . grad[j] + what is appended);
+    of_weights[t] = sum_i P[row, i] slope[t, i] / weight.
+    """
+    t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    inside = t < N
+    owner = tl.load(bag + t, mask=inside, other=0).to(tl.int64)
+    live = inside & (owner < bags)
+    key = tl.load(keys + t, mask=live, other=0)
+    a, b = lanes(key, MIX)
+    row = row_of(key, a, seeds, K, INDEXING)
+    share = tl.full([T], 1, ACC)
+    if counts is not None:
+        share /= tl.maximum(tl.load(counts + owner, mask=live, other=1), 1).to(ACC)
+    scale = share
+    if weights is not None:
+        scale *= tl.load(weights + t, mask=live, other=0)
+    of_weight = tl.zeros([T], ACC)
+    for i in tl.static_range(k):
+        p = tl.full([T], 1, ACC)
+        if P is not None:
+            p = tl.load(P + row * k + i, mask=live, other=0).to(ACC)
+        if factors is not None:
+            value = tl.where(live, p * scale, 0)
+            tl.store(factors + tl.cast(N, tl.int64) * i + t, value, mask=inside)
+        if slope is not None:
+            bucket = bucket_of(i, row, a, b, seeds, B, INDEXING)
+            dot = tl.zeros([T], ACC)
+            for at in tl.static_range(0, d, D):
+                cols = at + tl.arange(0, D)
+                mask = live[:, None] & (cols < d)[None, :]
+                e = tl.load(E + bucket[:, None] * d + cols[None, :], mask=mask, other=0)
+                place = owner[:, None] * width + (i * d if CONCAT else 0) + cols[None, :]
+                g = tl.load(grad + place, mask=mask, other=0)
+                dot += tl.sum(e.to(ACC) * g.to(ACC), axis=1)
+            if APPEND:
+                place = owner * width + width - k + i
+                dot += tl.load(grad + place, mask=live, other=0).to(ACC)
+            tl.store(slope + t * k + i, dot * scale, mask=inside)
+            of_weight += p * dot
+    if of_weights is not None:
+        tl.store(of_weights + t, tl.where(live, of_weight * share, 0), mask=inside)

@@ -1,0 +1,254 @@
+"""The Triton kernels against the PyTorch reference: on a GPU or, without one, interpreted."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from hashembed.hashing import HashSpec
+from hashembed.hashing import id_keys as numpy_id_keys
+from hashembed.nn import cuda, cuda_rows, optim, reference
+from triton_cases import DEVICE, Case, assert_same, call_of, kernels_on
+
+SHORT = [0, 2, 0, 1, 5, 0]
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory():
+    """Memory that nobody has written reads as NaN, or as the largest integer."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(1, device=DEVICE).isnan()
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+def test_keys_of_ids_are_those_of_the_specification():
+    ids = torch.randint(-(2**63), 2**63 - 1, (7, 300), generator=torch.Generator().manual_seed(0))
+    got = cuda.id_keys(ids.to(DEVICE))
+    assert np.array_equal(got.cpu().numpy(), numpy_id_keys(ids.numpy()))
+    assert cuda.id_keys(ids[:0].to(DEVICE)).shape == (0, 300)
+
+
+@pytest.mark.parametrize("indexing", ["independent", "shared", "identity"])
+@pytest.mark.parametrize(("K", "B"), [(23, 7), (7, 7), (2**32, 2**32), (2**31 + 9, 1), (1, 5)])
+def test_rows_and_buckets_are_those_of_the_specification(indexing, K, B):
+    spec = HashSpec(K, B, min(B, 3), indexing, seed=-4)
+    case = Case(HashSpec(min(K, 99), min(B, 9), min(B, 3), indexing, seed=-4), 1, lengths=SHORT)
+    case.spec = spec
+    if indexing == "identity":
+        case.keys = case.keys.abs() * 7919 % K
+    rows, buckets = spec(case.keys.numpy())
+    call = call_of(case, bag=False)._replace(weight=torch.empty(B, 1, device="meta"))
+    found = cuda.locate(call, E=True, P=True)
+    assert (found.keys.dtype == torch.int64) == (K + B + 1 >= 2**31)
+    assert np.array_equal((found.of_P.long() - found.base).cpu().numpy(), rows)
+    assert np.array_equal(found.of_E.view(spec.num_hashes, -1).cpu().numpy(), buckets.T)
+    assert found.bag.tolist() == list(range(len(rows)))
+
+
+def test_integer_ids_are_mixed_inside_of_the_kernels():
+    case = Case(HashSpec(23, 7, 2), 3, lengths=SHORT)
+    ids = torch.arange(-3, len(case.keys) - 3)
+    case.keys = torch.from_numpy(numpy_id_keys(ids.numpy()))
+    call = call_of(case)
+    mixed = call._replace(keys=ids.to(DEVICE), mix=True)
+    assert torch.equal(cuda.forward(mixed), cuda.forward(call))
+    assert torch.equal(cuda.locate(mixed, True, True).keys, cuda.locate(call, True, True).keys)
+    grad = torch.ones(call.num_bags, 3, dtype=torch.float64, device=DEVICE)
+    sinks = cuda.dense(call.weight), cuda.dense(call.importance)
+    for a, b in zip(
+        cuda.backward(mixed, grad, sinks), cuda.backward(call, grad, sinks), strict=True
+    ):
+        assert a is b or torch.equal(a.values, b.values)
+
+
+FORMS = list(itertools.product(("sum", "concat"), ("off", "on", "append"), ("sum", "mean")))
+
+
+@pytest.mark.parametrize(("aggregation", "importance", "mode"), FORMS)
+def test_every_form(aggregation, importance, mode):
+    form = {"importance": importance, "aggregation": aggregation, "mode": mode}
+    case = Case(HashSpec(23, 7, 2, seed=5), 3, lengths=SHORT, **form)
+    assert_same(case, 1e-12, keep=True, weights=mode == "sum")
+    if mode == "sum":
+        assert_same(case, 1e-12, keep=True, bag=False)
+    else:
+        assert_same(case, 1e-12)
+
+
+@pytest.mark.parametrize("indexing", ["shared", "identity"])
+@pytest.mark.parametrize(("K", "B", "k"), [(1, 1, 1), (1, 2, 2), (9, 9, 5)])
+def test_indexing_and_tiny_tables(indexing, K, B, k):
+    case = Case(HashSpec(K, B, k, indexing), 2, lengths=SHORT)
+    assert_same(case, 1e-12, keep=True)
+    assert_same(case, 1e-12, bag=False)
+
+
+@pytest.mark.parametrize("d", [1, 17, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_widths(d, dtype):
+    case = Case(HashSpec(31, 6, 2), d, dtype=dtype, lengths=[5, 0, 2], aggregation="concat")
+    assert_same(case, 1e-12 if dtype == torch.float64 else 3e-5, keep=True, weights=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once(dtype):
+    case = Case(HashSpec(31, 6, 2), 3, dtype=dtype, importance="append", lengths=SHORT)
+    got = kernels_on(case, keep=True)
+    exact = case(reference, keep=True, dtype=torch.float64)
+    half, single = torch.finfo(dtype), torch.finfo(torch.float32)
+    # Half a unit; but Triton's interpreter cuts bfloat16 off instead of rounding it.
+    share = 1 if dtype == torch.bfloat16 and DEVICE == "cpu" else 0.5
+    for mine, want in zip(got, exact, strict=True):
+        assert mine.dtype == dtype
+        bound = want.abs() * half.eps * share + 100 * single.eps + half.tiny * half.eps
+        assert ((mine.double() - want).abs() <= bound).all()
+
+
+def test_nothing_at_all():
+    case = Case(HashSpec(31, 6, 2), 3, lengths=[])
+    case.keys = case.keys[:0]
+    for sink in (cuda.dense, cuda.compact):
+        out, of_E, of_P = kernels_on(case, sink)
+        assert out.shape == (0, 3)
+        for g in (of_E, of_P):
+            assert not (g[1] if isinstance(g, tuple) else g).any()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_compact_gradients_hold_touched_rows_once_and_in_order(keep):
+    case = Case(HashSpec(500, 90, 2), 2, lengths=SHORT, aggregation="concat")
+    dense = kernels_on(case, keep=keep)
+    compact = kernels_on(case, cuda.compact, keep=keep)
+    end = int(case.offsets[-1])
+    kept = case.keys[:end][case.keep[:end]] if keep else case.keys[:end]
+    rows, buckets = case.spec(kept.numpy())
+    for (found, values), want, index in zip(compact[1:], dense[1:], (buckets, rows), strict=True):
+        assert found.tolist() == np.unique(index).tolist()
+        assert torch.equal(values, want[found])
+
+
+# Numbers of equal keys: rows that end at the edge of a tile, cross it, or fill many tiles.
+RUNS = [[64], [1] * 20, [3, 4, 1, 8, 16, 5], [7, 2, 50, 1, 1, 9], [8, 8, 8], [33]]
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_rows_of_any_length_are_added_up(runs, monkeypatch):
+    monkeypatch.setattr(cuda_rows, "SUM", (32, 1))  # 8 terms of up to 4 numbers
+    monkeypatch.setattr(cuda_rows, "EDGES", 4)
+    rows = torch.repeat_interleave(torch.arange(len(runs)) * 3, torch.tensor(runs))
+    values = torch.randn(len(rows), 3, dtype=torch.float64)
+    order = torch.randperm(len(rows))
+    source = torch.empty_like(values)
+    source[order] = values  # term x of the sorted ones is source[order[x]]
+    table = torch.zeros(3 * len(runs), 3, dtype=torch.float64, device=DEVICE)
+    here = (rows + 5).to(DEVICE), order.to(DEVICE)
+    terms = cuda_rows.Terms(
+        *here, 5, 0, len(rows), 1, len(table) - 3, source.to(DEVICE), 0, None, None
+    )
+    cuda_rows.sum_rows(terms, cuda_rows.Rule(cuda_rows.STORE, table))
+    want = torch.zeros(3 * len(runs), 3, dtype=torch.float64).index_add(0, rows, values)
+    want[len(table) - 3 :] = 0  # the last row lies behind the end that the terms name
+    torch.testing.assert_close(table.cpu(), want, rtol=1e-13, atol=1e-13)
+
+
+class Tables:
+    """The same table under a row optimizer on the CPU, and under the kernels."""
+
+    def __init__(self, number, dtype, make, d=3, rows=12):
+        g = torch.Generator().manual_seed(4)
+        self.p = torch.nn.Parameter(torch.randn(rows, d, generator=g).to(dtype))
+        self.optimizer = make([self.p])
+        self.number = number
+        kind = cuda_rows.ACCUMULATION[dtype]
+        columns = {cuda_rows.ADAM: 8, cuda_rows.ADAGRAD_ROWWISE: 1}.get(number, d)
+        self.rule = cuda_rows.Rule(
+            number,
+            self.p.detach().clone().to(DEVICE),
+            torch.zeros(rows, columns, dtype=kind, device=DEVICE),
+            cuda_rows.make_numbers((0.9, 0.999), DEVICE),
+            torch.zeros((), dtype=torch.int64, device=DEVICE),
+            torch.zeros(2, cuda_rows.RING, dtype=torch.float64, device=DEVICE),
+        )
+        self.rule.tails[1, 0] = 1e-8 * (1 - 0.999) ** 0.5
+
+    def step(self, lr, rows, values, as_terms):
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.before_read(self.p, rows)
+        self.p.grad = torch.sparse_coo_tensor(rows[None], values, self.p.shape).coalesce()
+        cuda_rows.begin_step(self.rule, lr, 1e-8, (0.9, 0.999))
+        if as_terms:
+            keys, order = torch.sort(rows.to(DEVICE), stable=True)
+            rest = (0, 0, len(rows), 1, len(self.p), values.to(DEVICE), 0, None, None)
+            cuda_rows.sum_rows(cuda_rows.Terms(keys, order, *rest), self.rule)
+        else:
+            found = self.p.grad.indices()[0].to(DEVICE), self.p.grad.values().to(DEVICE)
+            cuda_rows.update_rows(self.rule, *found)
+        cuda_rows.end_step(self.rule)
+        self.optimizer.step()
+
+    def read(self, rows):
+        self.optimizer.before_read(self.p, rows)
+        cuda_rows.catch_up(self.rule, rows.to(DEVICE))
+
+
+RULES = {
+    "sgd": (cuda_rows.SGD, lambda p: optim.RowSGD(p)),
+    "adagrad": (cuda_rows.ADAGRAD, lambda p: optim.RowAdagrad(p, eps=1e-8)),
+    "rowwise": (cuda_rows.ADAGRAD_ROWWISE, lambda p: optim.RowAdagrad(p, eps=1e-8, rowwise=True)),
+    "adam": (cuda_rows.ADAM, lambda p: optim.RowAdam(p)),
+}
+
+
+@pytest.mark.parametrize("as_terms", [False, True])
+@pytest.mark.parametrize("name", RULES)
+def test_updates_are_those_of_the_cpu(name, as_terms):
+    tables = Tables(*RULES[name][:1], torch.float64, RULES[name][1])
+    g = torch.Generator().manual_seed(0)
+    for t in range(6):
+        rows = torch.randint(0, 12, (7,), generator=g)
+        if name == "adam" and t % 2:
+            tables.read(rows)
+            assert torch.equal(tables.rule.table.cpu()[rows] != 0, tables.p[rows] != 0)
+        values = torch.randn(7, 3, generator=g, dtype=torch.float64)
+        tables.step(0.1 / (t + 1), rows, values, as_terms)
+        torch.testing.assert_close(
+            tables.rule.table.cpu(), tables.p.detach(), rtol=1e-10, atol=1e-10
+        )
+    if name == "adam":
+        tables.read(torch.arange(12).repeat(2))
+        tables.optimizer.flush()
+        torch.testing.assert_close(
+            tables.rule.table.cpu(), tables.p.detach(), rtol=1e-10, atol=1e-10
+        )
+        records = tables.optimizer.state[tables.p]["records"]
+        torch.testing.assert_close(
+            tables.rule.state.cpu()[:, :6], records[:, :6], rtol=1e-10, atol=1e-10
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("sgd", torch.bfloat16), ("adam", torch.float32), ("rowwise", torch.float16)],
+)
+def test_updates_in_other_precisions(name, dtype):
+    tables = Tables(RULES[name][0], dtype, RULES[name][1])
+    rows = torch.tensor([3, 5, 3, 0])
+    for t in range(3):
+        values = torch.randn(4, 3, generator=torch.Generator().manual_seed(t)).to(dtype)
+        tables.step(0.1, rows + t, values, as_terms=False)
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(
+        tables.rule.table.cpu(), tables.p.detach(), rtol=3 * eps, atol=3 * eps
+    )
+
+
+def test_a_row_that_missed_more_steps_than_the_ring_holds(monkeypatch):
+    tails = torch.arange(2 * 10, dtype=torch.float64).view(2, 10)
+    monkeypatch.setattr(cuda_rows, "RING", 4)
+    got = cuda_rows.ring(tails, torch.tensor(8))
+    assert got.tolist() == [[8, 5, 6, 7], [18, 15, 16, 17]]
+    assert cuda_rows.ring(got, torch.tensor(8)) is got
