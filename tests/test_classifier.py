@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from hashembed import TextClassifier, demo
 from hashembed.checkpoint import FORMAT_VERSION, KEY, ModelFileError, save_tensors
 from hashembed.readers import DataError, read_fasttext
-from hashembed.sizes import choose_sizes, count_distinct
+from hashembed.sizes import choose_dim, choose_sizes, count_distinct
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +199,9 @@ def test_sizes():
     assert choose_sizes(1_000_000) == (1_000_000, 99_999)
     assert choose_sizes(10**9) == (2_000_000, 199_999)
     assert choose_sizes(10**9, 123, 45) == (123, 45)
+
+
+def test_width():
+    assert [choose_dim(c) for c in (0, 1, 2, 20, 32, 33, 64, 65, 108, 1000)] == [
+        *(16, 16, 16, 16, 16, 24, 24, 32, 32, 56),
+    ]

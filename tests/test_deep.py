@@ -404,7 +404,7 @@ def test_statistics_that_are_not_finite_are_not_kept():
     with torch.no_grad():
         engine.network.bag.weight[3] = torch.inf
     before = engine.state()
-    history = fit(engine, bags, labels, TrainConfig(passes=2))
+    history = fit(engine, bags, labels, TrainConfig(passes=2, batch_size=256))
     assert "no longer a finite number" in history.stopped
     after = engine.state()
     assert all(np.array_equal(before[name], after[name]) for name in before)

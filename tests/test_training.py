@@ -8,7 +8,15 @@ from hashembed.hashing import HashSpec, id_keys
 from hashembed.history import Epoch, History
 from hashembed.labels import Labels, balanced_weights, split
 from hashembed.shallow import ShallowModel
-from hashembed.training import Snapshot, TrainConfig, default_rate, evaluate, fit
+from hashembed.training import (
+    Snapshot,
+    TrainConfig,
+    default_batch,
+    default_passes,
+    default_rate,
+    evaluate,
+    fit,
+)
 
 CLASSES = 3
 
@@ -214,14 +222,38 @@ def test_evaluate_is_cross_entropy():
     assert got["validation_accuracy"] == (z.argmax(1) == VALID[1].labels).mean()
 
 
-def test_default_rate_falls_with_length_and_stays_sensible():
-    def of_length(n):
-        return default_rate(Bags(np.zeros(10 * n, np.int64), np.arange(0, 10 * n + 1, n)))
+def of_length(n, documents=10):
+    return Bags(np.zeros(documents * n, np.int64), np.arange(0, documents * n + 1, n))
 
-    rates = [of_length(n) for n in (1, 10, 100, 1000, 100_000)]
+
+NOTHING = Bags(np.empty(0, np.int64), np.zeros(1, np.int64))
+
+
+def test_default_rate_falls_with_length_and_stays_sensible():
+    rates = [default_rate(of_length(n), 4) for n in (1, 10, 100, 1000, 100_000)]
     assert rates == sorted(rates, reverse=True)
-    assert all(0.01 <= rate <= 0.5 for rate in rates)
-    assert default_rate(Bags(np.empty(0, np.int64), np.zeros(1, np.int64))) <= 0.5
+    assert all(0.005 <= rate <= 0.5 for rate in rates)
+    assert default_rate(NOTHING, 1) <= 0.5
+    assert default_rate(of_length(100), 2) < default_rate(of_length(100), 50)
+    assert default_rate(of_length(100), 2, passes=4) == default_rate(of_length(100), 2) / 2
+
+
+def test_default_batches():
+    assert default_batch(NOTHING) == 8
+    assert default_batch(of_length(5, 100)) == 8
+    assert default_batch(of_length(5, 4000)) == 100
+    assert default_batch(of_length(5, 100_000)) == 1024
+    assert default_batch(of_length(300, 100_000)) == 436
+    assert default_batch(of_length(1000, 20_000)) == 256
+
+
+def test_default_passes():
+    bags = of_length(100, 100)
+    assert default_passes(bags, 10) == default_passes(bags, 2500) == 1
+    assert default_passes(bags, 3500) == 2
+    assert default_passes(bags, 5000) == 6
+    assert default_passes(bags, 10_000) == 10
+    assert default_passes(NOTHING, 0) == 10
 
 
 def test_paper_protocol():

@@ -25,16 +25,23 @@ from hashembed.metrics import Evaluation, evaluate_answers
 from hashembed.model_file import load_classifier, save_classifier
 from hashembed.progress import no_bar, training_bar
 from hashembed.shallow import ShallowModel
-from hashembed.sizes import choose_sizes, count_distinct
+from hashembed.sizes import choose_dim, choose_sizes, count_distinct
 from hashembed.targets import Form, Targets, decode, encode, join
 from hashembed.text import TextConfig, text_to_bags
-from hashembed.training import Progress, TrainConfig, default_rate, fit
+from hashembed.training import (
+    Progress,
+    TrainConfig,
+    default_batch,
+    default_passes,
+    default_rate,
+    fit,
+)
 from hashembed.words import important_ngrams
 from hashembed.words_table import WordsTable
 
 F32 = npt.NDArray[np.float32]
 
-PASSES = 1  # without hidden layers; docs/training.md
+STREAM_BATCH = 128
 STREAM_ROWS = 1_000_000  # K where the text is not known beforehand
 
 
@@ -45,7 +52,7 @@ class TextClassifier(Estimator):
         ngrams: orders of word n-grams, lowest and highest.
         subwords: lengths of character n-grams of words, or None.
         lowercase: whether case is ignored.
-        embedding_dim: d. num_hashes: k.
+        embedding_dim: d; None chooses by the number of classes. num_hashes: k.
         num_embeddings, num_buckets: K and B; None sizes them by the distinct n-grams of the text.
         hidden_layers: widths of layers between the bag and the output, with batch normalisation
             (needs torch); none is the paper's shallow model, and fast.
@@ -53,7 +60,7 @@ class TextClassifier(Estimator):
         device: "cpu", "cuda", or "auto", a GPU where there is one (needs torch).
         passes: over the training data. learning_rate: the first. None takes what suits the model
             and the lengths of the texts.
-        batch_size: documents in a step.
+        batch_size: documents in a step; None chooses by their length.
         validation_fraction: part of the data to validate on; patience: passes without a better
             validation loss after which to stop.
         class_weight: "balanced" makes rare classes weigh as much as common ones; or a dictionary
@@ -91,7 +98,7 @@ class TextClassifier(Estimator):
         ngrams: tuple[int, int] = (1, 2),
         subwords: tuple[int, int] | None = None,
         lowercase: bool = True,
-        embedding_dim: int = 16,
+        embedding_dim: int | None = None,
         num_hashes: int = 2,
         num_embeddings: int | None = None,
         num_buckets: int | None = None,
@@ -100,7 +107,7 @@ class TextClassifier(Estimator):
         device: str = "cpu",
         passes: int | None = None,
         learning_rate: float | None = None,
-        batch_size: int = 256,
+        batch_size: int | None = None,
         validation_fraction: float = 0.0,
         patience: int | None = None,
         class_weight: str | Mapping[Any, float] | None = None,
@@ -189,9 +196,9 @@ class TextClassifier(Estimator):
         validation: tuple[Any, Any] | None,
         callbacks: Sequence[Callable[[Progress], object]],
     ) -> Self:
-        config = self._train_config()
         weights = self._weights(bags, targets, sample_weight)
         distinct = count_distinct(bags.keys, self.threads)
+        config = self._train_config(bags, distinct)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
         held_out = None
         if validation is not None:
@@ -253,15 +260,16 @@ class TextClassifier(Estimator):
             self._shallow("learn new labels").grow(len(targets.classes))
             self.classes_ = targets.classes
         if not hasattr(self, "stream_rate_"):
-            rate = self.learning_rate or self._train_config().learning_rate
-            self.stream_rate_ = rate or default_rate(bags)
-        steps = -(-len(bags) // self.batch_size)
+            rate = self.learning_rate or (DEEP_RATE if self.hidden_layers else None)
+            self.stream_rate_ = rate or default_rate(bags, len(self.classes_))
+        size = self.batch_size or STREAM_BATCH
+        steps = -(-len(bags) // size)
         self.model_.train(
             bags,
             targets.labels,
             np.arange(len(bags)),
             np.full(steps, self.stream_rate_, np.float32),
-            batch_size=self.batch_size,
+            batch_size=size,
             weights=weights,
             snippets=None,
         )
@@ -277,7 +285,8 @@ class TextClassifier(Estimator):
         model = self._fitted()
         bags = text_to_bags(texts, self.text_config_, self.threads)
         probabilities = model.probabilities(bags)
-        probabilities[bags.lengths == 0] = self.prior_
+        if bags.any_empty:
+            probabilities[bags.lengths == 0] = self.prior_
         return probabilities
 
     def decision_function(self, texts: Any) -> F32:
@@ -398,24 +407,23 @@ class TextClassifier(Estimator):
         model = self._fitted()
         bags = text_to_bags(texts, self.text_config_, self.threads)
         z = model.scores(bags)
-        empty = bags.lengths == 0
-        if empty.any():
-            z[empty] = self._prior_logits()
+        if bags.any_empty:
+            z[bags.lengths == 0] = self._prior_logits()
         return z
 
     def _prior_logits(self) -> F32:
         prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
         return np.asarray(np.log(prior / (1 - prior)) if self._multilabel else np.log(prior))
 
-    def _train_config(self) -> TrainConfig:
+    def _train_config(self, bags: Bags, distinct: int) -> TrainConfig:
         passes, rate = self.passes, self.learning_rate
         if self.hidden_layers:
             passes, rate = passes or DEEP_PASSES, rate or DEEP_RATE
         return TrainConfig(
-            passes=passes or PASSES,
+            passes=passes or default_passes(bags, distinct),
             learning_rate=rate,
             decay=bool(self.hidden_layers),
-            batch_size=self.batch_size,
+            batch_size=self.batch_size or default_batch(bags),
             patience=self.patience,
             seed=self.seed,
         )
@@ -453,7 +461,7 @@ class TextClassifier(Estimator):
         self.texts_seen_ = 0
         self.engine_plan_ = EnginePlan(
             HashSpec(*sizes, self.num_hashes, seed=self.seed),
-            self.embedding_dim,
+            self.embedding_dim or choose_dim(len(targets.classes)),
             tuple(self.hidden_layers),
             self.members,
             targets.multilabel,

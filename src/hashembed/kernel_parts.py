@@ -13,23 +13,22 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 
 @njit(inline="always")
-def hash_document(tables, documents, doc, K, B, k, importance, indexing, rows, buckets, at):
-    """Rows and buckets of a document's tokens, from position `at` on, asked for from memory.
+def hash_keys(keys, E, records, seeds, K, B, k, importance, indexing, rows, buckets):
+    """Rows and buckets of a document's keys; what they hold is asked for from memory.
 
     Loops over tokens are innermost and write one array each: that is what LLVM vectorises.
     """
-    start, length = documents.starts[doc], documents.lengths[doc]
-    # Views that begin at 0: of `keys[start + x]` Numba would have to ask whether it is negative.
-    keys, own_rows = documents.keys[start : start + length], rows[at : at + length]
-    seed = tables.seeds[0]
+    length = len(keys)
+    own_rows = rows[:length]
+    seed = seeds[0]
     for x in range(length):
         if indexing >= IDENTITY:
             own_rows[x] = np.uint32(keys[x])
         else:
             own_rows[x] = np.uint32(reduce_range(row_hash(lane_a(keys[x]), seed), K))
     for i in range(k):
-        own_buckets = buckets[i, at : at + length]
-        seed = tables.seeds[i + 1]
+        own_buckets = buckets[i, :length]
+        seed = seeds[i + 1]
         for x in range(length):
             if indexing == INDEPENDENT:
                 a, b = lane_a(keys[x]), lane_b(keys[x])
@@ -37,12 +36,12 @@ def hash_document(tables, documents, doc, K, B, k, importance, indexing, rows, b
                 a, b = own_rows[x], np.uint32(0)
             own_buckets[x] = np.uint32(reduce_range(bucket_hash(a, b, seed), B))
     if indexing == DIRECT:
-        buckets[0, at : at + length] = own_rows
-    for t in range(at, at + length):
+        buckets[0, :length] = own_rows
+    for t in range(length):
         if importance:
-            prefetch(tables.records, rows[t])
+            prefetch(records, rows[t])
         for i in range(k):
-            prefetch(tables.E, buckets[i, t])
+            prefetch(E, buckets[i, t])
 
 
 @njit(inline="always")

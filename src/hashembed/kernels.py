@@ -35,7 +35,7 @@ import numpy as np
 from numba import njit
 
 from hashembed.hashing import INDEXINGS, HashSpec
-from hashembed.kernel_parts import DIRECT, add_scores, hash_document, hash_vector
+from hashembed.kernel_parts import DIRECT, add_scores, hash_keys, hash_vector
 from hashembed.kernel_shards import count_tokens, embed_shard, sort_tokens
 from hashembed.kernel_steps import errors_of, teach_shard, update_bin, update_output
 from hashembed.threads import wait_for_all
@@ -205,24 +205,25 @@ def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
         return len(rates)
 
     @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-    def scores(worker, workers, barrier, tables, documents, K, B, out):
-        """out (n, C) = the logits of each document."""
+    def scores(worker, workers, barrier, E, records, W, bias, seeds, keys, offsets, K, B, out):
+        """out (n, C) = the logits of each document.
+
+        Plain arrays, not tuples of them: unpacking all of a model takes longer than a short text.
+        """
         assert sources >= 0
-        n = len(documents.starts)
+        n = len(offsets) - 1
         first, last = n * worker // workers, n * (worker + 1) // workers
         most = 0
         for q in range(first, last):
-            most = max(most, documents.lengths[q])
+            most = max(most, offsets[q + 1] - offsets[q])
         rows = np.empty(most, np.uint32)
         buckets = np.empty((k, most), np.uint32)
         for q in range(first, last):
-            hash_document(tables, documents, q, K, B, k, importance, indexing, rows, buckets, 0)
+            own = keys[offsets[q] : offsets[q + 1]]
+            hash_keys(own, E, records, seeds, K, B, k, importance, indexing, rows, buckets)
             h = zero_vector(d)
-            for t in range(documents.lengths[q]):
-                h = plus(
-                    h,
-                    hash_vector(tables.E, tables.records, rows[t], buckets, t, d, k, importance),
-                )
-            add_scores(h, tables.W, tables.bias, d, out[q])
+            for t in range(len(own)):
+                h = plus(h, hash_vector(E, records, rows[t], buckets, t, d, k, importance))
+            add_scores(h, W, bias, d, out[q])
 
     return Kernels(train, scores)

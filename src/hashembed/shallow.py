@@ -196,13 +196,19 @@ class ShallowModel:
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
-        out = np.empty((len(bags), len(self.tables.bias)), np.float32)
-        none = Labels(np.empty(0, np.int64), np.zeros(len(bags) + 1, np.int64))
+        self._check_ids(bags.keys)
+        tables = self.tables
+        out = np.empty((len(bags), len(tables.bias)), np.float32)
         run_workers(
             self._kernels.scores,
             self.threads if len(bags.keys) > 10_000 else 1,
-            self.tables,
-            self._documents(bags, none),
+            tables.E,
+            tables.records,
+            tables.W,
+            tables.bias,
+            tables.seeds,
+            bags.keys,
+            bags.offsets,
             self.spec.num_embeddings,
             self.spec.num_buckets,
             out,

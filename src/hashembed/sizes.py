@@ -1,6 +1,6 @@
 """How large the tables should be: from the distinct n-grams of a text to K and B."""
 
-from math import log
+from math import ceil, log, log2
 
 import numpy as np
 import numpy.typing as npt
@@ -50,3 +50,8 @@ def choose_sizes(
     K = num_embeddings or int(np.clip(distinct, MIN_ROWS, MAX_ROWS))
     B = num_buckets or int(np.clip(default_num_buckets(K, 2), MIN_BUCKETS, MAX_BUCKETS))
     return K, B
+
+
+def choose_dim(classes: int) -> int:
+    """d: 16, and 8 more whenever the classes double beyond 32."""
+    return 8 * max(2, ceil(log2(max(classes, 2))) - 3)

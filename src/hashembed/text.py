@@ -310,7 +310,7 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     if type(texts) is list and len(texts) <= _FEW:
         few = _few_bytes(texts)
         if few is not None:
-            return Bags(*keys_of(*few, table, settings))
+            return Bags.trusted(*keys_of(*few, table, settings))
     columns: list[_Column] = []
     count = 0
     for chunk in _grouped(to_arrow(texts).chunks):

@@ -21,7 +21,10 @@ from hashembed.validation import one_of, whole_number
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-RATE_AT_ONE, RATE_POWER = 0.5, 0.45
+RATE, CLASS_POWER, LENGTH_POWER = 0.073, 0.25, 0.2
+BATCH_NGRAMS, BATCH_RANGE = 1 << 17, (256, 1024)
+STEPS, LEAST_BATCH = 40, 8  # in a pass
+OFTEN, MOST_PASSES = 4, 10  # times that an n-gram comes up in the text, on average
 CHUNK = 1 << 19  # n-grams between two looks at the clock and the keyboard
 
 
@@ -31,7 +34,8 @@ class TrainConfig:
 
     passes: over the training data. learning_rate: the first one; None takes the engine's own or,
     where it has none, a rule from the lengths of the documents (`default_rate`). decay: whether it
-    falls linearly to zero over all passes. snippets: train on runs of so many consecutive n-grams
+    falls linearly to zero over all passes. batch_size: documents in a step; None takes a rule from
+    their lengths (`default_batch`). snippets: train on runs of so many consecutive n-grams
     instead of whole documents. patience: stop after so many passes without a better validation
     loss, and restore the best. monitor: "loss" or "accuracy", what is better means.
     """
@@ -39,7 +43,7 @@ class TrainConfig:
     passes: int = 1
     learning_rate: float | None = None
     decay: bool = False
-    batch_size: int = 256
+    batch_size: int | None = None
     snippets: tuple[int, int] | None = None
     patience: int | None = None
     seed: int = 0
@@ -47,7 +51,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         whole_number("passes", self.passes, 1, 1_000_000)
-        whole_number("batch_size", self.batch_size, 1, 2**24)
+        if self.batch_size is not None:
+            whole_number("batch_size", self.batch_size, 1, 2**24)
         if self.patience is not None:
             whole_number("patience", self.patience, 1, 1_000_000)
         one_of("monitor", self.monitor, ("loss", "accuracy"))
@@ -65,14 +70,32 @@ class TrainConfig:
         return replace(protocol, **changes)
 
 
-def default_rate(bags: Bags) -> float:
-    """A learning rate for documents of these lengths.
+def default_rate(bags: Bags, classes: int, passes: int = 1) -> float:
+    """A learning rate for documents of these lengths and so many classes.
 
-    A document's vector is a sum, so one step of its rows moves it the further the longer it is.
-    Fitted to six data sets (`docs/training.md`).
+    A document's vector is a sum, so one step of its rows moves it the further the longer it is;
+    more classes pull each row in more directions; and more passes may go slower. Fitted to six
+    data sets (`docs/training.md`).
     """
-    typical = len(bags.keys) / max(len(bags), 1)
-    return float(np.clip(RATE_AT_ONE / max(typical, 1) ** RATE_POWER, 0.01, 0.5))
+    length = max(len(bags.keys) / max(len(bags), 1), 1)
+    rate = RATE * max(classes, 2) ** CLASS_POWER / length**LENGTH_POWER / passes**0.5
+    return float(np.clip(rate, 0.005, 0.5))
+
+
+def default_batch(bags: Bags) -> int:
+    """Documents in a step: enough for n-grams to come up again, few enough for the cache.
+
+    A small set gets smaller steps, so that there are at least some.
+    """
+    length = max(len(bags.keys) / max(len(bags), 1), 1)
+    suits = int(np.clip(BATCH_NGRAMS / length, *BATCH_RANGE))
+    return max(min(suits, len(bags) // STEPS), LEAST_BATCH)
+
+
+def default_passes(bags: Bags, distinct: int) -> int:
+    """One pass is enough, unless the n-grams of the text come up only a few times in it."""
+    times = len(bags.keys) / max(distinct, 1)
+    return int(np.clip(round((OFTEN / max(times, 1)) ** 2.5), 1, MOST_PASSES))
 
 
 @dataclass
@@ -118,7 +141,10 @@ def fit(
     early and cleanly, with the best weights so far; `history.stopped` says why.
     """
     config = config or TrainConfig()
-    rate = config.learning_rate or engine.learning_rate or default_rate(bags)
+    config = replace(config, batch_size=config.batch_size or default_batch(bags))
+    rate = config.learning_rate or engine.learning_rate
+    if rate is None:
+        rate = default_rate(bags, int(labels.labels.max(initial=0)) + 1, config.passes)
     run = resume or Snapshot(History(monitor=config.monitor), {})
     if resume is not None:
         engine.load_state(resume.state)
@@ -181,7 +207,7 @@ def _one_pass(
     callbacks: Sequence[Callable[[Progress], object]],
 ) -> float:
     """One pass in chunks of whole batches -> mean loss."""
-    n, size = len(bags), config.batch_size
+    n, size = len(bags), config.batch_size or default_batch(bags)
     # The order follows from the seed and the pass alone, so a resumed run draws the same.
     order = np.random.default_rng([config.seed & (2**63 - 1), number]).permutation(n)
     snippets = bags.snippets(config.seed, number, *config.snippets) if config.snippets else None

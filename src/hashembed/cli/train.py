@@ -27,6 +27,7 @@ Examples:
   tail -f log.txt | hashembed train --stream - -o model.safetensors"""
 
 _count = quantity(COUNT_UNITS, "1M or 500k")
+STREAM_ROWS = 128  # answered, and then learned, at once
 
 
 def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
@@ -44,16 +45,16 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 @click.option("--ngrams", callback=lengths, default="1-2", show_default=True, help="Of words.")
 @click.option("--subwords", callback=lengths, metavar="RANGE", help="Characters, such as 2-4.")
 @click.option("--lowercase/--no-lowercase", default=True, help="Whether case is ignored.")
-@click.option("--dim", type=click.IntRange(1, 4096), default=16, show_default=True, help="d.")
+@click.option("--dim", type=click.IntRange(1, 4096), help="d; by default from the classes.")
 @click.option("--hashes", type=click.IntRange(1, 64), default=2, show_default=True, help="k.")
 @click.option("--rows", callback=_count, metavar="COUNT", help="K; by default from the text.")
 @click.option("--buckets", callback=_count, metavar="COUNT", help="B; by default K / 10.")
 @click.option("--hidden", callback=_widths, metavar="WIDTHS", help="Hidden layers: 1000,1000.")
 @click.option("--members", type=click.IntRange(1), default=1, help="An ensemble of so many.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or auto.")
-@click.option("--passes", type=click.IntRange(1), help="Over the data; 1, with --hidden 5.")
+@click.option("--passes", type=click.IntRange(1), help="Over the data; 1 or 2, --hidden 5.")
 @click.option("--rate", type=float, help="Learning rate; by default from the lengths.")
-@click.option("--batch-size", type=click.IntRange(1), default=256, show_default=True)
+@click.option("--batch-size", type=click.IntRange(1), help="By default from the lengths.")
 @click.option("--balanced", is_flag=True, help="Let rare classes weigh as much as common ones.")
 @click.option("--validate", metavar="FILE", help="Validate on this data after every pass.")
 @click.option("--validation-fraction", type=float, default=0.0, help="Or on a part of the data.")
@@ -170,7 +171,7 @@ def _stream(
 
     def pairs() -> Any:
         nonlocal skip, report
-        for batch in read_batches(list(data), rows=options["batch_size"], **source):
+        for batch in read_batches(list(data), rows=options["batch_size"] or STREAM_ROWS, **source):
             report = batch.report
             dropped = min(skip, len(batch))
             skip -= dropped
