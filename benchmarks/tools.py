@@ -5,7 +5,10 @@ A tool is a class with `settings` to choose among, `train(path, setting)`, `pred
 """
 
 import os
+import sys
+from itertools import pairwise
 from pathlib import Path
+from zlib import crc32
 
 THREADS = 2
 
@@ -42,11 +45,8 @@ class Hashembed:
         self.model.save(path)
         return path.stat().st_size
 
-
-class HashembedOnePass(Hashembed):
-    """The same with one pass over the data."""
-
-    settings = ({"passes": 1},)
+    def command(self, train, model, setting):
+        return [sys.executable, "-m", "hashembed", "train", train, "-o", model, "--quiet"]
 
 
 class HashembedSubwords(Hashembed):
@@ -92,6 +92,14 @@ class FastText:
         self.model.save_model(str(path))
         return path.stat().st_size
 
+    def command(self, train, model, setting):
+        code = (
+            "import sys, fasttext; fasttext.train_supervised(sys.argv[1], minCount=1, thread=2, "
+            f"verbose=0, epoch=5, dim=20, bucket=2_000_000, wordNgrams=2, lr={setting['lr']})"
+            ".save_model(sys.argv[2])"
+        )
+        return [sys.executable, "-c", code, train, model]
+
 
 class FastTextSubwords(FastText):
     """fastText with words and character n-grams."""
@@ -102,7 +110,7 @@ class FastTextSubwords(FastText):
 class ScikitLearn:
     """HashingVectorizer and SGDClassifier with log loss."""
 
-    settings = tuple({"alpha": alpha} for alpha in (1e-5, 3e-6, 1e-6))
+    settings = ({"alpha": 1e-6},)
 
     def train(self, path, setting):
         from sklearn.feature_extraction.text import HashingVectorizer
@@ -130,7 +138,7 @@ class ScikitLearn:
 class VowpalWabbit:
     """Vowpal Wabbit: one against all, bigrams, three passes."""
 
-    settings = tuple({"rate": rate} for rate in (0.25, 0.5, 1.0))
+    settings = ({"rate": 0.5},)
 
     def train(self, path, setting):
         from vowpalwabbit import Workspace
@@ -161,16 +169,78 @@ class VowpalWabbit:
         return os.path.getsize(self.saved)
 
 
+class PyTorch:
+    """Stock PyTorch: the hashing trick, nn.EmbeddingBag with SparseAdam, two passes."""
+
+    settings = ({"rate": 0.003},)
+    rows, dim, batch = 2_000_000, 16, 256
+
+    def train(self, path, setting):
+        import torch
+
+        torch.manual_seed(0)
+        labels, texts = read_lines(path)
+        self.names = sorted(set(labels))
+        number = {name: i for i, name in enumerate(self.names)}
+        truth = torch.tensor([number[label] for label in labels])
+        ids, offsets = self.bags(texts)
+        self.bag = torch.nn.EmbeddingBag(self.rows, self.dim, mode="sum", sparse=True)
+        torch.nn.init.normal_(self.bag.weight, std=0.01)
+        self.head = torch.nn.Linear(self.dim, len(self.names))
+        sparse = torch.optim.SparseAdam(self.bag.parameters(), lr=setting["rate"])
+        dense = torch.optim.Adam(self.head.parameters(), lr=setting["rate"])
+        lengths = offsets[1:] - offsets[:-1]
+        for _ in range(2):
+            for chosen in torch.randperm(len(truth)).split(self.batch):
+                picked = torch.cat([ids[offsets[i] : offsets[i + 1]] for i in chosen])
+                starts = lengths[chosen].cumsum(0) - lengths[chosen]
+                loss = torch.nn.functional.cross_entropy(
+                    self.head(self.bag(picked, starts)), truth[chosen]
+                )
+                loss.backward()
+                for optimizer in (sparse, dense):
+                    optimizer.step()
+                    optimizer.zero_grad()
+
+    def bags(self, texts):
+        import torch
+
+        ids, offsets = [], [0]
+        for text in texts:
+            words = text.split()
+            pairs = map(" ".join, pairwise(words))
+            ids += [crc32(gram.encode()) % self.rows for gram in (*words, *pairs)]
+            offsets.append(len(ids))
+        return torch.tensor(ids), torch.tensor(offsets)
+
+    def predict(self, texts):
+        import torch
+
+        with torch.no_grad():
+            ids, offsets = self.bags(texts)
+            best = self.head(self.bag(ids, offsets[:-1])).argmax(1)
+        return [self.names[i] for i in best]
+
+    def predict_one(self, text):
+        return self.predict([text])[0]
+
+    def save(self, path):
+        import torch
+
+        torch.save([self.bag.state_dict(), self.head.state_dict()], path)
+        return path.stat().st_size
+
+
 def _escape(text):
     return text.replace(":", " ").replace("|", " ")
 
 
 TOOLS = {
     "hashembed": Hashembed,
-    "hashembed, one pass": HashembedOnePass,
     "fastText": FastText,
     "scikit-learn": ScikitLearn,
     "Vowpal Wabbit": VowpalWabbit,
+    "PyTorch": PyTorch,
     "hashembed, subwords": HashembedSubwords,
     "fastText, subwords": FastTextSubwords,
 }

@@ -250,8 +250,8 @@ def test_default_batches():
 def test_default_passes():
     bags = of_length(100, 100)
     assert default_passes(bags, 10) == default_passes(bags, 2500) == 1
-    assert default_passes(bags, 3500) == 2
-    assert default_passes(bags, 5000) == 6
+    assert default_passes(bags, 4000) == 2
+    assert default_passes(bags, 5000) == 4
     assert default_passes(bags, 10_000) == 10
     assert default_passes(NOTHING, 0) == 10
 

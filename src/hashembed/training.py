@@ -95,7 +95,7 @@ def default_batch(bags: Bags) -> int:
 def default_passes(bags: Bags, distinct: int) -> int:
     """One pass is enough, unless the n-grams of the text come up only a few times in it."""
     times = len(bags.keys) / max(distinct, 1)
-    return int(np.clip(round((OFTEN / max(times, 1)) ** 2.5), 1, MOST_PASSES))
+    return int(np.clip((OFTEN / max(times, 1)) ** 2, 1, MOST_PASSES))
 
 
 @dataclass
