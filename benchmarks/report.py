@@ -10,7 +10,7 @@ RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent.parent / "README.md"
 TRAINING = Path(__file__).parent.parent / "docs" / "training.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
-OURS, ONE_PASS, PEER = "hashembed", "hashembed, one pass", "fastText"
+OURS, PEER = "hashembed", "fastText"
 
 
 def read(path: Path = RESULTS / "classify.csv") -> tuple[list[str], list[dict]]:
@@ -21,29 +21,54 @@ def read(path: Path = RESULTS / "classify.csv") -> tuple[list[str], list[dict]]:
 
 
 def table(rows: list[dict]) -> str:
-    """Markdown: for each set, accuracy, time and size of our two settings and of fastText."""
+    """Markdown: for each set, us and fastText, and how many times faster we are."""
     by = {(row["set"], row["tool"]): row for row in rows}
-    out = [
-        "| set | accuracy: two passes / one / fastText | training | model: ours / fastText |",
-        "|---|---|---|---|",
+    heads = [
+        "set",
+        "accuracy",
+        "training",
+        "whole command",
+        "prediction, batch",
+        "one text",
+        "model",
     ]
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in dict.fromkeys(row["set"] for row in rows):
-        runs = [by[name, tool] for tool in (OURS, ONE_PASS, PEER)]
-        accuracy = " / ".join(f"{100 * float(run['accuracy']):.1f}" for run in runs)
-        seconds = [float(run["train_seconds"]) for run in runs]
-        times = [f"{s:.2f} s ({seconds[2] / s:.1f}x)" for s in seconds[:2]]
-        size = [float(run["model_bytes"]) / 1e6 for run in runs]
-        out.append(
-            f"| {name} | {accuracy} | {' / '.join(times)} / {seconds[2]:.2f} s "
-            f"| {size[0]:.0f} / {size[2]:.0f} MB |"
-        )
+        ours, peer = by[name, OURS], by[name, PEER]
+        accuracy = [100 * float(run["accuracy"]) for run in (ours, peer)]
+        cells = [name, f"{accuracy[0]:.1f} / {accuracy[1]:.1f}"]
+        for column in ("train_seconds", "command_seconds"):
+            mine, theirs = float(ours[column]), float(peer[column])
+            cells.append(f"{mine:.2f} / {theirs:.2f} s ({theirs / mine:.1f}x)")
+        for column in ("batch_per_second", "single_per_second"):
+            cells.append(f"{float(ours[column]) / float(peer[column]):.1f}x")
+        size = [float(run["model_bytes"]) / 1e6 for run in (ours, peer)]
+        cells.append(f"{size[0]:.0f} / {size[1]:.0f} MB")
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
+
+
+def peers_table(rows: list[dict]) -> str:
+    """Markdown: accuracy and seconds of training of every tool on every set."""
+    tools = list(dict.fromkeys(row["tool"] for row in rows))
+    by = {(row["set"], row["tool"]): row for row in rows}
+    out = [f"| set | {' | '.join(tools)} |", "|---" * (len(tools) + 1) + "|"]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        cells = []
+        for tool in tools:
+            row = by[name, tool]
+            known = f"{100 * float(row['accuracy']):.1f}%, " if row["accuracy"] else ""
+            seconds = row["train_seconds"]
+            seconds = seconds if seconds.startswith(">") else f"{float(seconds):.1f}"
+            cells.append(f"{known}{seconds} s")
+        out.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(out)
 
 
 def rates_table(rows: list[dict]) -> str:
     """Markdown: accuracy by rate, the best of each line in bold, and at the default rate."""
     rates = [name for name in rows[0] if name[0].isdigit()]
-    heads = ["set (n-grams a document)", "passes", *rates, "at the default rate"]
+    heads = ["set (n-grams a text, classes)", "passes", *rates, "at the default rate"]
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows:
         best = max(float(row[rate]) for rate in rates)
@@ -51,7 +76,7 @@ def rates_table(rows: list[dict]) -> str:
         cells = [
             f"**{c}**" if float(row[r]) == best else c for c, r in zip(cells, rates, strict=True)
         ]
-        name = f"{row['set']} ({row['ngrams_per_document']})"
+        name = f"{row['set']} ({row['ngrams_per_document']}, {row['classes']})"
         default = f"{float(row['default']):.1f} ({row['default_rate']})"
         out.append(f"| {name} | {row['passes']} | {' | '.join(cells)} | {default} |")
     return "\n".join(out)
@@ -64,7 +89,7 @@ def plot(rows: list[dict], path: Path) -> None:
     tools = list(dict.fromkeys(row["tool"] for row in rows))
     figure = Figure(figsize=(13, 7), layout="constrained")
     for axes, name in zip(figure.subplots(2, -(-len(sets) // 2)).flat, sets, strict=False):
-        for row in (row for row in rows if row["set"] == name):
+        for row in (row for row in rows if row["set"] == name and row["accuracy"]):
             x, y = float(row["train_seconds"]), 100 * float(row["accuracy"])
             axes.plot(x, y, "o", color=f"C{tools.index(row['tool'])}", label=row["tool"])
         axes.set(title=name, xscale="log", xlabel="training, seconds", ylabel="test accuracy, %")
@@ -73,11 +98,11 @@ def plot(rows: list[dict], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
-def fill(page: Path, content: str) -> None:
+def fill(page: Path, content: str, begin: str = BEGIN) -> None:
     """Put a table where the page has a place for it."""
-    before, rest = page.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    page.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}")
+    before, rest = page.read_text().split(begin)
+    _, after = rest.split(END, 1)
+    page.write_text(f"{before}{begin}\n{content}\n{END}{after}")
 
 
 def main() -> None:
@@ -85,6 +110,7 @@ def main() -> None:
     plot(rows, RESULTS / "classify.png")
     fill(README, table(rows))
     fill(TRAINING, rates_table(read(RESULTS / "rates.csv")[1]))
+    fill(TRAINING, peers_table(rows), "<!-- peers -->")
 
 
 if __name__ == "__main__":

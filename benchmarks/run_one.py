@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.tools import TOOLS, read_lines
 
-SINGLES = 2000
+SINGLES, MOST_SECONDS = 2000, 3
 
 
 def main() -> None:
@@ -30,11 +30,13 @@ def main() -> None:
     result["batch_per_second"] = len(texts) / (time.perf_counter() - start)
     result["accuracy"] = sum(a == b for a, b in zip(predicted, labels, strict=True)) / len(labels)
     if full:
-        some = texts[:SINGLES]
-        start = time.perf_counter()
-        for text in some:
+        start, done = time.perf_counter(), 0
+        for text in texts[:SINGLES]:
             tool.predict_one(text)
-        result["single_per_second"] = len(some) / (time.perf_counter() - start)
+            done += 1
+            if time.perf_counter() - start > MOST_SECONDS:
+                break
+        result["single_per_second"] = done / (time.perf_counter() - start)
         with tempfile.TemporaryDirectory() as folder:
             result["model_bytes"] = tool.save(Path(folder) / "model")
     result["peak_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

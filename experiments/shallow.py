@@ -12,13 +12,14 @@ from hashembed.hashing import HashSpec, Indexing
 from hashembed.labels import Labels, split
 from hashembed.shallow import ShallowModel
 from hashembed.text import TextConfig, text_to_bags
-from hashembed.training import TrainConfig, default_rate, evaluate, fit
+from hashembed.training import TrainConfig, evaluate, fit
 
 VALIDATION = 0.05
 # The engine has Adagrad, the paper Adam at 0.001. Chosen among 0.003, 0.01 and 0.03 on validation
 # rows of IMDB; 0.003 reaches the same with three times the passes.
 PAPER_RATE = 0.01
 PAPER_PASSES = 200
+TWO_PASSES_RATE = 0.6  # over length^0.45
 
 
 @lru_cache(maxsize=1)
@@ -103,7 +104,8 @@ class Shallow:
         if self.protocol == "paper":
             config, rate = TrainConfig.paper(passes=PAPER_PASSES), PAPER_RATE
         elif self.protocol == "default":
-            config, rate = TrainConfig(), default_rate(bags)
+            config = TrainConfig(passes=2, decay=True, batch_size=256)
+            rate = TWO_PASSES_RATE / max(len(bags.keys) / max(len(bags), 1), 1) ** 0.45
         else:
             raise ValueError(f"protocol must be 'paper' or 'default', found {self.protocol!r}")
         config = replace(config, learning_rate=rate * self.rate_scale, seed=seed)

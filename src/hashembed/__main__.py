@@ -1,5 +1,5 @@
 """`python -m hashembed` is the command `hashembed`."""
 
-from hashembed.cli import main
+from hashembed.cli import run
 
-main(prog_name="hashembed")
+run()

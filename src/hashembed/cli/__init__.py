@@ -1,5 +1,7 @@
 """The command `hashembed`: parse, call, print. Heavy imports wait until they are needed."""
 
+import sys
+
 import click
 
 from hashembed.cli.demo import demo_command
@@ -37,3 +39,10 @@ for command in (
     plan_command,
 ):
     main.add_command(command)
+
+
+def run() -> None:
+    """The command as a process of its own."""
+    for name in ("pandas", "scipy"):  # not needed; Arrow and Numba would import them, for 0.2 s
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    main(prog_name="hashembed")
