@@ -1,6 +1,7 @@
 """Bytes in any encoding to UTF-8, and lines that are not UTF-8 made readable."""
 
 import codecs
+import struct
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -82,7 +83,7 @@ def is_utf8(data: bytes) -> bool:
     """Whether all of the bytes are UTF-8."""
     if data.isascii():
         return True
-    offsets = pa.array([0, len(data)], pa.int64()).buffers()[1]
+    offsets = pa.py_buffer(struct.pack("=qq", 0, len(data)))
     column = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
     try:
         column.validate(full=True)
