@@ -112,12 +112,21 @@ def _ranks(labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     if isinstance(labels, pa.Array):
         if labels.null_count:
             _missing(int(np.argmax(labels.is_null().to_numpy(zero_copy_only=False))), None)
-        return _checked(labels.dictionary.to_pylist()), labels.indices.to_numpy().astype(np.int64)
+        return _checked(labels.dictionary.to_pylist()), _numbers(labels.indices)
     array = _checked(labels)
     if array.dtype.kind == "U":  # Arrow finds distinct strings by hashing; NumPy sorts
         encoded = pa.array(array.tolist(), pa.string()).dictionary_encode()
         return np.array(encoded.dictionary.to_pylist(), str), encoded.indices.to_numpy()
     return np.unique(array, return_inverse=True)
+
+
+def _numbers(array: Any) -> npt.NDArray[np.int64]:
+    """An Arrow array of whole numbers, none missing; `to_numpy` would import pandas."""
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    dtype = np.dtype(str(array.type))
+    start = array.offset * dtype.itemsize
+    return np.frombuffer(array.buffers()[1], dtype, len(array), start).astype(np.int64)
 
 
 def _checked(labels: Any) -> npt.NDArray[Any]:

@@ -94,7 +94,7 @@ class FastText:
             texts, values, counts = _labels_anywhere(data, starts, ends)
         if not self.labelled:
             return Rows(None, texts, lines), len(data)
-        empty = (counts == 0) & (pa.compute.binary_length(texts).to_numpy() == 0)
+        empty = (counts == 0) & (np.diff(np.frombuffer(texts.buffers()[1], np.int64)) == 0)
         if empty.any():
             texts, counts, lines = texts.filter(pa.array(~empty)), counts[~empty], lines[~empty]
         bad = {
