@@ -37,6 +37,8 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_step
 	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_rates --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_latency --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_online --data $(DATA)
 	$(PYTHON) -m benchmarks.report
 
 bench-gpu:       ## the benchmark of docs/gpu.md, on a CUDA GPU

@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--tools", nargs="*", default=list(TOOLS))
+    parser.add_argument("--update", action="store_true", help="keep other rows of the file")
     parser.add_argument("--out", type=Path, default=RESULTS / "classify.csv")
     options = parser.parse_args()
     if options.data is None:
@@ -78,7 +79,14 @@ def main() -> None:
                 row["train_seconds"] = f">{LIMIT}"
             rows.append(row)
             print("  ".join(f"{k} {_short(row[k])}" for k in COLUMNS), flush=True)
-    write(rows, options.out)
+    write(kept(options.out, rows) + rows if options.update else rows, options.out)
+
+
+def kept(path: Path, rows: list[dict]) -> list[dict]:
+    """The rows of the file that were not measured anew."""
+    anew = {(row["set"], row["tool"]) for row in rows}
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return [row for row in csv.DictReader(lines) if (row["set"], row["tool"]) not in anew]
 
 
 def prepare(source: Path, target: Path) -> dict[str, Path]:
@@ -155,6 +163,8 @@ def write(rows: list[dict], path: Path) -> None:
         file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
         writer.writeheader()
+        place = {name: i for i, name in enumerate((*SETS, *TOOLS))}
+        rows = sorted(rows, key=lambda row: (place.get(row["set"], 99), place[row["tool"]]))
         for row in rows:
             writer.writerow({k: _short(row[k]) for k in COLUMNS})
     print(f"wrote {path}")

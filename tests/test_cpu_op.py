@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hashembed import compiling
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.hashing import id_keys as numpy_id_keys
 from hashembed.nn import cpu, ops, reference
@@ -332,9 +333,9 @@ def test_wrong_inputs_do_not_reach_raw_memory():
 
 
 def test_a_long_compilation_says_so_once(caplog, monkeypatch):
-    monkeypatch.setattr(cpu, "_LONG", 0.01)
-    monkeypatch.setattr(cpu, "_seen", set())
-    cpu._say_compiling.cache_clear()
+    monkeypatch.setattr(compiling, "LONG", 0.01)
+    monkeypatch.setattr(compiling, "_seen", set())
+    compiling._say.cache_clear()
 
     def slow(worker, workers, barrier):
         import time

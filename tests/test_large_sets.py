@@ -11,6 +11,7 @@ import pytest
 
 from hashembed import TextClassifier, demo
 from hashembed.bags import Bags
+from hashembed.checkpoint import ModelFileError
 from hashembed.key_store import KeyStore
 from hashembed.streaming import learn_stream
 
@@ -89,6 +90,38 @@ def test_validation_data_of_its_own(sentences):
         clf.fit(texts[:9], labels[:9], validation=(["x"], ["Klingon"]))
     with pytest.raises(ValueError, match="found 1 texts to validate on, but 2 labels"):
         clf.fit(texts[:9], labels[:9], validation=(["x"], labels[:2]))
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", [{}, {"members": 2}, {"hidden_layers": (8,)}])
+@pytest.mark.parametrize("held", [0.0, 0.2])
+def test_a_run_that_was_stopped_goes_on_from_its_file(sentences, tmp_path, kind, held):
+    texts, labels = (part[:800] for part in sentences)
+    settings = {**SETTINGS, "passes": 3, "validation_fraction": held, **kind}
+    want = TextClassifier(**settings).fit(texts, labels)
+    file = tmp_path / "run"
+
+    def stop_in_the_third(progress):
+        if progress.epoch == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        TextClassifier(**settings).fit(
+            texts, labels, checkpoint=file, callbacks=[stop_in_the_third]
+        )
+    again = TextClassifier(**settings)
+    passes = []
+    again.fit(texts, labels, checkpoint=file, callbacks=[lambda p: passes.append(p.epoch)])
+    assert set(passes) == {2}
+    assert np.array_equal(again.decision_function(texts), want.decision_function(texts))
+    assert [e.loss for e in again.history_.epochs] == [e.loss for e in want.history_.epochs]
+    with pytest.raises(ModelFileError, match="snapshot of another run"):
+        TextClassifier(**settings).fit(texts[1:], labels[1:], checkpoint=file)
+    with pytest.raises(ModelFileError, match="snapshot of another run"):
+        TextClassifier(**{**settings, "seed": 1}).fit(texts, labels, checkpoint=file)
 
 
 def test_progressive_accuracy(sentences, tmp_path):

@@ -11,7 +11,7 @@ SOURCE = Path(hashembed.__file__).parent
 
 # Each room may import from the rooms before it.
 ROOMS = [
-    ["validation", "unicode_tables", "initial", "explain_views"],
+    ["validation", "unicode_tables", "initial", "explain_views", "compiling"],
     ["hashing"],
     ["hashing_numba", "intrinsics", "storage", "vectors"],
     ["text_words", "threads"],
@@ -36,7 +36,7 @@ ROOMS = [
     ["readers.feeding"],
     ["readers.reading"],
     ["readers"],
-    ["progress", "explain"],
+    ["progress", "explain", "snapshot_file"],
     ["words"],
     ["nn.indexing", "nn.inputs"],
     ["nn.reference"],

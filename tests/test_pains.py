@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hashembed import TextClassifier, demo
+from hashembed.checkpoint import ModelFileError
 from hashembed.text import text_to_bags
 
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 4), "num_embeddings": 20_000, "batch_size": 32}
@@ -231,3 +232,56 @@ def test_prediction_lets_other_threads_run(classifier, sentences):
     counter.join()
     # With the lock held there would be none between start and end but at their edges.
     assert sum(start < beat < end for beat in beats) > 3
+
+
+# --- why a text got its label: 1189, 645, 1232 -------------------------------------------------
+
+
+def test_why_a_text_got_its_label(classifier):
+    explanation = classifier.explain("Wo ist der Bahnhof?")
+    assert explanation.predicted == "German"
+    assert {"wo", "ist", "der", "bahnhof"} <= {ngram.text for ngram in explanation.ngrams}
+    total = explanation.bias + explanation.contributions.sum(axis=0)
+    np.testing.assert_allclose(total, explanation.logits, atol=1e-4)
+    found = classifier.important_ngrams(["Wo ist der Bahnhof?"] * 20, top=3)
+    assert len(found.most) == 3
+
+
+# --- in-memory and iterator input: 1177, 872 ---------------------------------------------------
+
+
+def test_input_from_memory_and_from_iterators():
+    texts, labels = ["good film", "bad film"] * 10, ["+", "-"] * 10
+    lists = TextClassifier().fit(texts, labels).predict_proba(texts)
+    iterators = TextClassifier().fit(iter(texts), iter(labels)).predict_proba(iter(texts))
+    assert np.array_equal(lists, iterators)
+
+
+# --- a validation curve, early stopping and checkpoints: 1057, 492 -----------------------------
+
+
+def test_a_validation_curve_early_stopping_and_checkpoints(sentences, tmp_path):
+    (texts, labels), _ = sentences
+    clf = TextClassifier(
+        **SETTINGS, passes=30, validation_fraction=0.1, patience=2, learning_rate=0.3
+    )
+    clf.fit(texts[:2000], labels[:2000], checkpoint=tmp_path / "run")
+    curve = [epoch.validation_loss for epoch in clf.history_.epochs]
+    assert len(curve) < 30
+    assert "no better validation loss for 2 passes" in clf.history_.stopped
+    assert clf.history_.best.validation_loss == min(curve)
+    clf.history_.plot(tmp_path / "curve.png")
+    assert (tmp_path / "run").exists()
+
+
+# --- a damaged model file that does not crash the process: 1087 --------------------------------
+
+
+def test_a_damaged_model_file_gets_a_sentence(classifier, tmp_path):
+    path = tmp_path / "model"
+    classifier.save(path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError, match="its checksum does not fit its content"):
+        TextClassifier.load(path)

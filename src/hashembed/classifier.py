@@ -26,10 +26,12 @@ from hashembed.model_file import load_classifier, save_classifier
 from hashembed.progress import no_bar, training_bar
 from hashembed.shallow import ShallowModel
 from hashembed.sizes import choose_dim, choose_sizes, count_distinct
+from hashembed.snapshot_file import fingerprint, load_snapshot, save_snapshot
 from hashembed.targets import Form, Targets, decode, encode, join
 from hashembed.text import TextConfig, text_to_bags
 from hashembed.training import (
     Progress,
+    Snapshot,
     TrainConfig,
     default_batch,
     default_passes,
@@ -142,15 +144,21 @@ class TextClassifier(Estimator):
         sample_weight: npt.ArrayLike | None = None,
         *,
         validation: tuple[Any, Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         callbacks: Sequence[Callable[[Progress], object]] = (),
     ) -> Self:
         """Train on texts (a column or list of str) and their labels.
 
-        `validation`: texts and labels to validate on, instead of a part of the data.
+        validation: texts and labels to validate on, instead of a part of the data.
+        checkpoint: a file that is written after every pass; where it is there already, training
+            goes on from it, and ends with the model of an uninterrupted run, to the bit.
+        callbacks: are told how training proceeds.
         """
         config = self._text_config()
         bags = text_to_bags(texts, config, self.threads)
-        return self._fit(config, bags, encode(labels), sample_weight, validation, callbacks)
+        return self._fit(
+            config, bags, encode(labels), sample_weight, validation, checkpoint, callbacks
+        )
 
     def fit_batches(
         self,
@@ -158,6 +166,7 @@ class TextClassifier(Estimator):
         *,
         cache_dir: str | os.PathLike[str] | None = None,
         validation: tuple[Any, Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         callbacks: Sequence[Callable[[Progress], object]] = (),
     ) -> Self:
         """The same, from batches of (texts, labels): for what does not fit into memory as text.
@@ -185,7 +194,7 @@ class TextClassifier(Estimator):
             if not labelled:
                 raise ValueError("found no texts to train on")
             whole = Bags.concat(parts) if store is None else store.bags()
-            return self._fit(config, whole, join(labelled), None, validation, callbacks)
+            return self._fit(config, whole, join(labelled), None, validation, checkpoint, callbacks)
 
     def _fit(
         self,
@@ -194,6 +203,7 @@ class TextClassifier(Estimator):
         targets: Targets,
         sample_weight: npt.ArrayLike | None,
         validation: tuple[Any, Any] | None,
+        checkpoint: str | os.PathLike[str] | None,
         callbacks: Sequence[Callable[[Progress], object]],
     ) -> Self:
         weights = self._weights(bags, targets, sample_weight)
@@ -212,6 +222,16 @@ class TextClassifier(Estimator):
             held_out = bags.take(held), labels.take(held)
             train, labels = bags.take(kept), labels.take(kept)
             weights = None if weights is None else weights[kept]
+        on_pass = resume = None
+        if checkpoint is not None:
+            made_of: list[npt.NDArray[Any]] = [train.keys, train.offsets]
+            made_of += [labels.labels, labels.offsets, *([] if weights is None else [weights])]
+            run = fingerprint((self.engine_plan_, config, text_config), made_of)
+            resume = load_snapshot(checkpoint, run)
+
+            def on_pass(snapshot: Snapshot) -> None:
+                save_snapshot(checkpoint, snapshot, run)
+
         with self._progress(config.passes, len(train)) as bar:
             self.history_ = fit(
                 self.model_,
@@ -221,6 +241,8 @@ class TextClassifier(Estimator):
                 weights=weights,
                 validation=held_out,
                 callbacks=[*callbacks, *bar],
+                on_pass=on_pass,
+                resume=resume,
             )
         return self
 

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 from hashembed import theory
 from hashembed.bags import Bags
+from hashembed.explain import explain_text
+from hashembed.explanation import Explanation
 from hashembed.hashing import I64, HashSpec
 from hashembed.labels import Labels
 from hashembed.shallow import ShallowModel
@@ -46,6 +48,7 @@ class Result:
     parameters: int
     accuracy: float
     seconds: float
+    model: ShallowModel
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,16 @@ def compare(task: Task, on_done: Callable[[Result], object] = lambda result: Non
                 theory.hash_parameters(spec, DIM, importance=importance),
                 float((predicted == task.test_labels).mean()),
                 seconds,
+                model,
             )
         )
         on_done(results[-1])
     return results
+
+
+def explain(task: Task, model: ShallowModel, text: str) -> Explanation:
+    """Why the hash embedding's model takes a text for its language."""
+    return explain_text(model, TEXT, task.languages, text)
 
 
 def fit(spec: HashSpec, importance: bool, bags: Bags, task: Task) -> ShallowModel:

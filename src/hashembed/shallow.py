@@ -5,6 +5,7 @@ from weakref import ref
 import numpy as np
 
 from hashembed.bags import Bags
+from hashembed.compiling import may_compile
 from hashembed.draws import fill_normal
 from hashembed.engine import LossNotFiniteError, State, to_probabilities
 from hashembed.hashing import HashSpec, derive_seeds
@@ -174,19 +175,21 @@ class ShallowModel:
         )
         if len(rates) != len(edges) - 1:
             raise ValueError(f"there are {len(edges) - 1} batches, but {len(rates)} rates")
-        done = run_workers(
-            self._kernels.train,
-            workers,
-            self.tables,
-            documents,
-            batches,
-            make_scratch(self.tables, batch_size, most, most_shards, workers),
-            self.spec.num_embeddings,
-            self.spec.num_buckets,
-            self.multilabel,
-            np.float32(MARGIN),
-            np.float32(EPSILON),
-        )
+        kernel = self._kernels.train
+        with may_compile(kernel):
+            done = run_workers(
+                kernel,
+                workers,
+                self.tables,
+                documents,
+                batches,
+                make_scratch(self.tables, batch_size, most, most_shards, workers),
+                self.spec.num_embeddings,
+                self.spec.num_buckets,
+                self.multilabel,
+                np.float32(MARGIN),
+                np.float32(EPSILON),
+            )
         if done[0] < len(rates):
             raise LossNotFiniteError(
                 f"the loss is no longer a finite number after {done[0]} of {len(rates)} batches: "

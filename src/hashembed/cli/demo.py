@@ -2,6 +2,8 @@
 
 import click
 
+TEXTS = ("Wo ist der Bahnhof?", "Onde fica a estação?")
+
 
 @click.command("demo", epilog="\b\nExample:\n  hashembed demo")
 def demo_command() -> None:
@@ -52,4 +54,14 @@ def demo_command() -> None:
     for c in demo.collisions(task):
         counts.add_row(c.what, f"{c.predicted:,.0f}", f"{c.measured:,}")
     console.print(counts)
-    console.print("\nSizes for your own vocabulary: hashembed plan --vocabulary 10M --dim 64")
+    console.print("\nWhy it takes two texts for their languages:\n")
+    for text in TEXTS:
+        console.print(demo.explain(task, results[-1].model, text))
+        console.print()
+    console.print(
+        "Next, with labelled text of yours (CSV, JSON lines, Parquet, fastText's format):\n"
+        "  hashembed train train.csv -o model.safetensors\n"
+        "and for the sizes of an embedding in a network of yours:\n"
+        "  hashembed plan --vocabulary 10M --dim 64",
+        markup=False,
+    )

@@ -60,6 +60,7 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 @click.option("--validation-fraction", type=float, default=0.0, help="Or on a part of the data.")
 @click.option("--patience", type=click.IntRange(1), help="Passes without gain before stopping.")
 @click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False), help="Draw the passes.")
+@click.option("--checkpoint", metavar="FILE", help="Written after every pass; go on from it.")
 @click.option("--cache-dir", type=click.Path(), help="Keep keys there, for data beyond memory.")
 @click.option("--stream", is_flag=True, help="Learn line by line, in order, in fixed memory.")
 @click.option("--save-seconds", type=float, default=30.0, help="With --stream: between saves.")
@@ -114,7 +115,9 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         rows = read(list(data), **source)
         report = rows.report
         say(report, quiet)
-        classifier.fit(rows.texts, rows.labels, validation=validation)
+        classifier.fit(
+            rows.texts, rows.labels, validation=validation, checkpoint=options["checkpoint"]
+        )
         del rows
     else:
         batches = read_batches(list(data), **source)
@@ -127,7 +130,12 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
                 yield batch.texts, batch.labels
             say(report, quiet)
 
-        classifier.fit_batches(pairs(), cache_dir=options["cache_dir"], validation=validation)
+        classifier.fit_batches(
+            pairs(),
+            cache_dir=options["cache_dir"],
+            validation=validation,
+            checkpoint=options["checkpoint"],
+        )
     classifier.save(output)
     history = classifier.history_
     seconds = time.perf_counter() - start

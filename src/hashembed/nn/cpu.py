@@ -1,10 +1,6 @@
 """The Numba kernels of `bag_kernels.py`, called on tensors; `cpu_ops.py` shows them to autograd."""
 
-import logging
-import sys
-import threading
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hashembed import bag_kernels
+from hashembed.compiling import may_compile
 from hashembed.hashing import INDEXINGS, HashSpec
 from hashembed.threads import run_workers
 
@@ -28,35 +25,15 @@ ACCUMULATION = {
 _AS_BITS = {torch.float16: torch.int16, torch.bfloat16: torch.uint16}
 
 _NUMBERS_PER_WORKER = 2**15  # less work than this is not worth a thread
-_LONG = 1.0  # seconds of compiling after which the user is told
 MAX_TOKENS = 2**26  # in one call; so many fit, with 64 hashes each, into half an item of a sort
-
-
-@cache
-def _say_compiling() -> None:
-    message = "compiling CPU kernels; they are kept on disk for the next time"
-    logging.getLogger("hashembed").info(message)
-    if sys.stderr.isatty():
-        print(f"hashembed: {message}", file=sys.stderr)
-
-
-_seen: set[Any] = set()
 
 
 def run_kernel(kernel: Callable[..., Any], numbers: int, *arguments: Any) -> list[Any]:
     """The kernel on as many of torch's threads as so many numbers are worth."""
     workers = max(1, min(torch.get_num_threads(), numbers // _NUMBERS_PER_WORKER))
     types = tuple(a.dtype for a in arguments if isinstance(a, np.ndarray))
-    if (kernel, types) in _seen:
+    with may_compile((kernel, types)):
         return run_workers(kernel, workers, *arguments)
-    timer = threading.Timer(_LONG, _say_compiling)
-    timer.daemon = True
-    timer.start()
-    try:
-        return run_workers(kernel, workers, *arguments)
-    finally:
-        timer.cancel()
-        _seen.add((kernel, types))
 
 
 def as_array(tensor: Tensor) -> Array:
