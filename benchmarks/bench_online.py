@@ -93,8 +93,8 @@ class River:
 TOOLS = {
     "hashembed": (Ours, 10**9),
     "Vowpal Wabbit": (Vowpal, 10**9),
-    "scikit-learn": (Sklearn, 40_000),
-    "river": (River, 3_000),
+    "scikit-learn": (Sklearn, 102_400),
+    "river": (River, 20_480),
 }  # and the number of texts that they are given time for
 
 

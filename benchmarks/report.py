@@ -9,6 +9,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent.parent / "README.md"
 TRAINING = Path(__file__).parent.parent / "docs" / "training.md"
+ONLINE = Path(__file__).parent.parent / "docs" / "online.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 OURS, PEER = "hashembed", "fastText"
 
@@ -82,6 +83,19 @@ def rates_table(rows: list[dict]) -> str:
     return "\n".join(out)
 
 
+def online_table(rows: list[dict]) -> str:
+    """Markdown: progressive accuracy after so many texts, and texts a second."""
+    counts = ("20480", "102400", "189037")
+    heads = ["stream", "tool", *(f"{int(n):,} texts" for n in counts), "texts/s"]
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for stream, tool in dict.fromkeys((row["stream"], row["tool"]) for row in rows):
+        own = [row for row in rows if (row["stream"], row["tool"]) == (stream, tool)]
+        at = {row["texts"]: f"{100 * float(row['accuracy']):.1f}" for row in own}
+        cells = [stream, tool, *(at.get(n, "") for n in counts)]
+        out.append(f"| {' | '.join(cells)} | {int(own[-1]['texts_per_second']):,} |")
+    return "\n".join(out)
+
+
 def plot(rows: list[dict], path: Path) -> None:
     from matplotlib.figure import Figure
 
@@ -111,6 +125,7 @@ def main() -> None:
     fill(README, table(rows))
     fill(TRAINING, rates_table(read(RESULTS / "rates.csv")[1]))
     fill(TRAINING, peers_table(rows), "<!-- peers -->")
+    fill(ONLINE, online_table(read(RESULTS / "online.csv")[1]), "<!-- online -->")
 
 
 if __name__ == "__main__":

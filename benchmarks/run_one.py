@@ -49,6 +49,7 @@ def _warm_up(tool, train, setting) -> None:
         sample = Path(folder) / "sample.txt"
         sample.write_text("".join(line for line, _ in zip(file, range(2000), strict=False)))
         tool.train(sample, setting)
+        tool.predict(read_lines(sample)[1])
 
 
 if __name__ == "__main__":

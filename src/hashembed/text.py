@@ -157,12 +157,27 @@ def _from_python(batches: Iterable[Sequence[Any]], pandas: bool) -> pa.ChunkedAr
     start = 0
     for batch in batches:
         try:
+            chunks.append(_encoded(batch))
+            start += len(batch)
+            continue
+        except (AttributeError, UnicodeEncodeError):  # not all strings, or a lone surrogate
+            pass
+        try:
             chunks.append(pa.array(batch, pa.large_binary(), from_pandas=pandas))
         except (pa.ArrowException, TypeError, UnicodeError):
             single = [_one_text(text, start + i, pandas) for i, text in enumerate(batch)]
             chunks.append(pa.concat_arrays(single))
         start += len(batch)
     return pa.chunked_array(chunks, pa.large_binary())
+
+
+def _encoded(texts: Sequence[Any]) -> pa.Array:
+    """Python's strings as Arrow. `pa.array` would do, but it imports pandas where that is."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_binary(), len(encoded), buffers)
 
 
 def _one_text(text: Any, position: int, pandas: bool) -> pa.Array:
