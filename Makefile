@@ -14,12 +14,12 @@ test:            ## the ordinary tests, two processes
 	$(PYTHON) -m pytest
 
 test-slow:       ## also what takes minutes
-	$(PYTHON) -m pytest -m "slow or not slow"
+	$(PYTHON) -m pytest -m "not gpu"
 
 test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's compute-sanitizer
-	$(PYTHON) -m pytest -n 8 -v tests/test_triton.py tests/test_gpu.py
+	$(PYTHON) -m pytest -n 8 -v -m "gpu or not gpu" tests/test_triton.py tests/test_gpu.py tests/test_deep.py
 	for tool in memcheck racecheck; do \
-	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -n 0 tests/test_gpu.py \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -n 0 -m gpu tests/test_gpu.py \
 	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None)" || exit 1; done
 
 lint:            ## style and types
