@@ -20,7 +20,7 @@ from hashembed.fit_report import FitReport
 from hashembed.hashing import HashSpec
 from hashembed.history import History
 from hashembed.key_store import KeyStore
-from hashembed.labels import Labels, balanced_weights, split
+from hashembed.labels import Labels, class_weights, sample_weights, split
 from hashembed.metrics import Evaluation, evaluate_answers
 from hashembed.model_file import load_classifier, save_classifier
 from hashembed.progress import no_bar, training_bar
@@ -43,8 +43,8 @@ from hashembed.words_table import WordsTable
 
 F32 = npt.NDArray[np.float32]
 
-STREAM_BATCH = 128
-STREAM_ROWS = 1_000_000  # K where the text is not known beforehand
+STREAM_BATCH = 128  # texts that a stream is answered and learned by
+STREAM_EMBEDDINGS = 1_000_000  # K where the text is not known beforehand
 
 
 class TextClassifier(Estimator):
@@ -183,10 +183,7 @@ class TextClassifier(Estimator):
                 bags = text_to_bags(texts, config, self.threads)
                 targets = encode(labels, None if targets is None else targets.classes)
                 labelled.append(targets)
-                if len(bags) != len(targets.labels):
-                    raise ValueError(
-                        f"found {len(bags):,} texts, but {len(targets.labels):,} labels"
-                    )
+                _check_counts(len(bags), targets)
                 if store is None:
                     parts.append(bags)
                 else:
@@ -271,7 +268,7 @@ class TextClassifier(Estimator):
         bags = text_to_bags(texts, text_config, self.threads)
         weights = self._weights(bags, targets, sample_weight)
         if fresh:
-            rows = self.num_embeddings or STREAM_ROWS
+            rows = self.num_embeddings or STREAM_EMBEDDINGS
             self._begin(text_config, targets, choose_sizes(rows, rows, self.num_buckets))
             self.history_ = History()
         elif targets.form != self.label_form_:
@@ -334,8 +331,7 @@ class TextClassifier(Estimator):
             raise ValueError(
                 f"labels in training came in the form {self.label_form_!r}, found {truth.form!r}"
             )
-        if len(truth.labels) != len(z):
-            raise ValueError(f"found {len(z):,} texts, but {len(truth.labels):,} labels")
+        _check_counts(len(z), truth)
         answers = z > 0
         if not self._multilabel:
             answers = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None]
@@ -499,42 +495,14 @@ class TextClassifier(Estimator):
 
     def _weights(self, bags: Bags, targets: Targets, sample_weight: Any) -> F32 | None:
         """One weight a document, from the classes and from the caller; None is 1."""
-        if len(bags) != len(targets.labels):
-            raise ValueError(f"found {len(bags):,} texts, but {len(targets.labels):,} labels")
+        _check_counts(len(bags), targets)
         if len(bags) == 0:
             raise ValueError("found no texts to train on")
-        weights = None
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, np.float32)
-            if weights.shape != (len(bags),):
-                raise ValueError(
-                    f"sample_weight must have one weight for each of {len(bags):,} texts, "
-                    f"found shape {weights.shape}"
-                )
-            if not (np.isfinite(weights) & (weights >= 0)).all():
-                raise ValueError("sample_weight must be finite and not negative")
-            if not weights.any():
-                raise ValueError("sample_weight is zero for every text: nothing to train on")
-        of_class = self._class_weights(targets.labels, targets.classes)
-        if of_class is None:
-            return weights
-        return of_class if weights is None else weights * of_class
-
-    def _class_weights(self, labels: Labels, classes: npt.NDArray[Any]) -> F32 | None:
-        if self.class_weight is None:
-            return None
-        if self.class_weight == "balanced":
-            return balanced_weights(labels, len(classes))
-        if isinstance(self.class_weight, str) or not isinstance(self.class_weight, Mapping):
-            raise ValueError(
-                "class_weight must be None, 'balanced' or a dictionary, "
-                f"found {self.class_weight!r}"
-            )
-        table = np.array([self.class_weight.get(c, 1.0) for c in classes.tolist()], np.float32)
-        counts = np.diff(labels.offsets)
-        document = np.repeat(np.arange(len(labels)), counts)
-        total = np.bincount(document, table[labels.labels], minlength=len(labels))
-        return np.where(counts > 0, total / np.maximum(counts, 1), 1).astype(np.float32)
+        given = None if sample_weight is None else sample_weights(sample_weight, len(bags))
+        of_class = class_weights(targets.labels, targets.classes, self.class_weight)
+        if given is None or of_class is None:
+            return given if of_class is None else of_class
+        return given * of_class
 
     def _report(self, bags: Bags, distinct: int) -> FitReport:
         spec = self.engine_plan_.spec
@@ -558,3 +526,8 @@ class TextClassifier(Estimator):
             return no_bar()
         print(self.report_, file=sys.stderr)
         return training_bar(passes, documents)
+
+
+def _check_counts(texts: int, targets: Targets) -> None:
+    if texts != len(targets.labels):
+        raise ValueError(f"found {texts:,} texts, but {len(targets.labels):,} labels")

@@ -43,6 +43,6 @@ for command in (
 
 def run() -> None:
     """The command as a process of its own."""
-    # Where it is installed, Numba would import it, in 0.1 s, for linear algebra that we have not.
+    # Where it is installed, Numba would import it at start-up, for linear algebra that we have not.
     sys.modules.setdefault("scipy", None)  # type: ignore[arg-type]
     main(prog_name="hashembed")

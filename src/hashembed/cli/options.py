@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -148,6 +149,28 @@ def draw(result: Any, path: str | None, quiet: bool = False) -> None:
     except OSError as error:
         raise click.ClickException(f"Cannot write {path}: {error.strerror or error}.") from None
     say(f"Wrote {path}.", quiet)
+
+
+@contextmanager
+def counting_bar(total: int | None = None) -> Iterator[Callable[[int], object]]:
+    """A bar on standard error while the n-grams of so many bytes are counted, where one sees it."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("Counting n-grams", total=total)
+        yield lambda count: bar.advance(task, count)
 
 
 class Polite(click.Group):

@@ -2,14 +2,19 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hashembed.cli.options import BYTE_UNITS, COUNT_UNITS, draw, lengths, quantity
+from hashembed.cli.options import (
+    BYTE_UNITS,
+    COUNT_UNITS,
+    counting_bar,
+    draw,
+    json_option,
+    lengths,
+    quantity,
+)
 
 if TYPE_CHECKING:
     from hashembed.planner import Plan
@@ -76,7 +81,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     show_default=True,
     help="With --text: whether The and the are one word.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+@json_option
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False),
@@ -136,7 +141,8 @@ def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str
     except ValueError as error:
         raise click.BadParameter(f"{error}.", param_hint="--ngrams") from None
     try:
-        with click.open_file(path, "rb") as file, _progress(path) as on_bytes:
+        size = os.path.getsize(path) if os.path.isfile(path) else None
+        with click.open_file(path, "rb") as file, counting_bar(size) as on_bytes:
             counter = count_distinct_ngrams(file, config, on_bytes)
     except OSError as error:
         raise click.ClickException(f"Cannot read {path}: {error.strerror or error}.") from None
@@ -150,29 +156,6 @@ def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str
         "distinct_ngrams": distinct,
         "relative_error": counter.relative_error,
     }
-
-
-@contextmanager
-def _progress(path: str) -> Iterator[Callable[[int], object]]:
-    """A bar on stderr while bytes are being counted, where somebody can see it."""
-    if not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    size = os.path.getsize(path) if os.path.isfile(path) else None
-    console = Console(stderr=True)
-    with progress.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("Counting n-grams", total=size)
-        yield lambda count: bar.advance(task, count)
 
 
 PLAN_LEGEND = (

@@ -10,6 +10,7 @@ import click
 from hashembed.cli.options import (
     COUNT_UNITS,
     data_options,
+    draw,
     json_option,
     lengths,
     quantity,
@@ -27,7 +28,6 @@ Examples:
   tail -f log.txt | hashembed train --stream - -o model.safetensors"""
 
 _count = quantity(COUNT_UNITS, "1M or 500k")
-STREAM_ROWS = 128  # answered, and then learned, at once
 
 
 def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
@@ -145,8 +145,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
             say(text, quiet)
     if history.stopped:
         say(f"Stopped early: {history.stopped}.", quiet)
-    if options["plot"]:
-        history.plot(options["plot"])
+    draw(history, options["plot"], quiet)
     size = os.stat(output).st_size
     say(f"Wrote {output}, {size / 1e6:.1f} MB, after {seconds:.1f} s.", quiet)
     say(f"Next: hashembed test {output} FILE", quiet)
@@ -164,7 +163,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
 def _stream(
     classifier: Any, data: tuple[str, ...], source: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    from hashembed.classifier import TextClassifier
+    from hashembed.classifier import STREAM_BATCH, TextClassifier
     from hashembed.readers import read_batches
     from hashembed.streaming import Progressive, learn_stream
 
@@ -179,7 +178,8 @@ def _stream(
 
     def pairs() -> Any:
         nonlocal skip, report
-        for batch in read_batches(list(data), rows=options["batch_size"] or STREAM_ROWS, **source):
+        size = options["batch_size"] or STREAM_BATCH
+        for batch in read_batches(list(data), rows=size, **source):
             report = batch.report
             dropped = min(skip, len(batch))
             skip -= dropped

@@ -1,15 +1,13 @@
 """`hashembed words`."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from hashembed.cli.options import (
     BYTE_UNITS,
+    counting_bar,
     data_options,
     draw,
     json_option,
@@ -66,7 +64,7 @@ def words_command(
 
     classifier = TextClassifier.load(model, threads=threads)
     batches = (batch.texts for batch in read_text_batches(list(data), **reading(options)))
-    with _counting() as on_bytes:
+    with counting_bar() as on_bytes:
         table = classifier.important_ngrams(
             batches, top=top, min_count=min_count, memory=memory, by=by, on_bytes=on_bytes
         )
@@ -77,23 +75,3 @@ def words_command(
     from rich.console import Console
 
     Console(highlight=False).print(table)
-
-
-@contextmanager
-def _counting() -> Iterator[Any]:
-    """How much has been read, where somebody can see it."""
-    if not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.SpinnerColumn(),
-        progress.TextColumn("Counting n-grams"),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda count: bar.advance(task, count)
