@@ -12,7 +12,6 @@ from hashembed.demo import load_task
 from hashembed.engine import LossNotFiniteError
 from hashembed.hashing import HashSpec, id_keys
 from hashembed.labels import Labels
-from hashembed.nn.batches import make_batch
 from hashembed.nn.deep import DeepModel
 from hashembed.nn.network import EPSILON, KEPT, BatchNorm
 from hashembed.shallow import ShallowModel
@@ -331,7 +330,7 @@ def test_chunks_change_nothing(monkeypatch):
     whole, parts = model(dropout=0.2), model(dropout=0.2)
     config = TrainConfig(passes=1, batch_size=32)
     fit(whole, *TRAIN, config)
-    monkeypatch.setattr("hashembed.training.CHUNK", 1)
+    monkeypatch.setattr("hashembed.nn.deep.CHUNK", 1)
     fit(parts, *TRAIN, config)
     assert same(whole, parts)
 
@@ -370,18 +369,6 @@ def test_every_device_trains_like_the_cpu(device, options):
     again = model(device=device, **options)
     again.load_state(there.state())
     assert same(again, there)
-
-
-def test_keys_on_the_device_give_the_same_batches():
-    """The way keys are gathered where they do not lie in the CPU's memory, tried out in it."""
-    bags = make_bags()
-    starts, lengths = bags.snippets(rng_seed=1, epoch=0, minimum=1, maximum=9)
-    order = np.random.default_rng(0).permutation(len(bags))
-    for chosen in (order, order[:1], order[:0]):
-        a = make_batch(bags.keys, starts[chosen], lengths[chosen])
-        b = make_batch(torch.from_numpy(bags.keys), starts[chosen], lengths[chosen])
-        assert torch.equal(a[0], b[0])
-        assert torch.equal(a[1], b[1])
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update():
@@ -432,7 +419,7 @@ def test_dropout_leaves_out_its_part_of_the_n_grams_in_training_alone():
     ones = Bags(np.full(20_000, id_keys(7)), np.array([0, 20_000]))
     keys, offsets = torch.from_numpy(ones.keys), torch.from_numpy(ones.offsets)
     with torch.no_grad():
-        dropped = engine.network.train()(keys, offsets, torch.Generator().manual_seed(0))
+        dropped = engine.network.train()(keys, offsets, engine.kept(20_000, torch.tensor(0)))
         whole = without.network.train()(keys, offsets)
     ratio = (dropped / whole).flatten()  # the biases are zero
     assert (ratio - 1).abs().max() < 0.02

@@ -79,7 +79,7 @@ def test_chunks_change_nothing(monkeypatch):
     whole, parts = model(), model()
     config = TrainConfig(passes=1, batch_size=32)
     fit(whole, *TRAIN, config)
-    monkeypatch.setattr("hashembed.training.CHUNK", 1)
+    monkeypatch.setattr("hashembed.shallow.CHUNK", 1)
     seen = []
     fit(parts, *TRAIN, config, callbacks=[seen.append])
     assert len(seen) == 19  # one a batch
@@ -89,7 +89,7 @@ def test_chunks_change_nothing(monkeypatch):
 class Scripted:
     """An engine whose validation loss follows a script; its state is the number of passes."""
 
-    multilabel, learning_rate = False, None
+    multilabel, learning_rate, chunk = False, None, 1000
 
     def __init__(self, logits):
         self.logits, self.passes = logits, 0  # a logit, or one for each document
@@ -107,6 +107,8 @@ class Scripted:
 
     def load_state(self, state):
         self.passes = int(state["passes"])
+
+    keep, go_back = state, load_state
 
 
 SMALL = (TRAIN[0][:4], Labels.single([0, 0, 0, 0]))

@@ -13,14 +13,24 @@ I64 = npt.NDArray[np.int64]
 State = dict[str, npt.NDArray[Any]]
 
 
+CHUNK = 1 << 19  # n-grams that the CPU trains on between two looks at the clock and the keyboard
+
+
 class LossNotFiniteError(ArithmeticError):
-    """The loss became infinite or NaN; the engine's weights are those before that batch."""
+    """The loss became infinite or NaN; the engine's weights are those before that batch.
+
+    On a GPU the other documents of that batch may have been learned.
+    """
 
 
 class Engine(Protocol):
     """A model that trains on batches of bags."""
 
     multilabel: bool
+
+    @property
+    def chunk(self) -> int:
+        """N-grams between two looks at the clock and the keyboard: what `train` is given."""
 
     @property
     def learning_rate(self) -> float | None:
@@ -39,9 +49,12 @@ class Engine(Protocol):
         *,
         batch_size: int,
         weights: F32 | None,
-        snippets: tuple[I64, I64] | None,
+        snippets: Any,
     ) -> F32:
         """Train on these documents in batches, one rate a batch -> the loss of each."""
+
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
+        """A run of keys of each document (`Bags.snippets`), as `train` takes it."""
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
@@ -57,6 +70,12 @@ class Engine(Protocol):
 
     def load_state(self, state: State) -> None:
         """Back to that state."""
+
+    def keep(self) -> Any:
+        """Such a copy for the time of a training run: it may stay on the engine's device."""
+
+    def go_back(self, kept: Any) -> None:
+        """Back to what was kept."""
 
 
 def to_probabilities(scores: F32, multilabel: bool) -> F32:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,11 @@ class Ensemble:
         return cls([make(i, _part(tensors, i)) for i in range(count)])
 
     @property
+    def chunk(self) -> int:
+        """As its first member has it."""
+        return self.members[0].chunk
+
+    @property
     def num_parameters(self) -> int:
         """Parameters of all members."""
         return sum(member.num_parameters for member in self.members)
@@ -67,9 +73,18 @@ class Ensemble:
         *,
         batch_size: int = 256,
         weights: F32 | None = None,
-        snippets: tuple[I64, I64] | None = None,
+        snippets: Any = None,
     ) -> F32:
-        """Train one member after the other on these batches -> their mean loss."""
+        """Train the members on these batches -> their mean loss.
+
+        On a GPU all at once, else one after the other.
+        """
+        if all(getattr(member, "fast", False) for member in self.members):
+            together: Any = self.members[0]
+            losses: F32 = together.train_together(
+                self.members, bags, labels, order, rates, batch_size, weights, snippets
+            )
+            return np.asarray(losses.mean(axis=0, dtype=np.float64), np.float32)
         total = np.zeros(len(order), np.float64)
         for number, member in enumerate(self.members, 1):
             try:
@@ -86,6 +101,10 @@ class Ensemble:
                 message = f"member {number} of {len(self.members)}: {error}"
                 raise LossNotFiniteError(message) from None
         return (total / len(self.members)).astype(np.float32)
+
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
+        """As the members take them."""
+        return self.members[0].snippets(bags, seed, epoch, minimum, maximum)
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes): of mean probabilities, the logarithm or the log-odds."""
@@ -112,6 +131,15 @@ class Ensemble:
         """Back to that state."""
         for i, member in enumerate(self.members):
             member.load_state(_part(state, i))
+
+    def keep(self) -> list[Any]:
+        """Such copies for the time of a training run."""
+        return [member.keep() for member in self.members]
+
+    def go_back(self, kept: list[Any]) -> None:
+        """Back to what was kept."""
+        for member, state in zip(self.members, kept, strict=True):
+            member.go_back(state)
 
     def _joined(self, parts: Sequence[State]) -> State:
         return {

@@ -7,7 +7,7 @@ import numpy as np
 from hashembed.bags import Bags
 from hashembed.compiling import may_compile
 from hashembed.draws import fill_normal
-from hashembed.engine import LossNotFiniteError, State, to_probabilities
+from hashembed.engine import CHUNK, LossNotFiniteError, State, to_probabilities
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.kernel_data import (
@@ -136,6 +136,11 @@ class ShallowModel:
         return self.tables.records[:, : self.spec.num_hashes]
 
     @property
+    def chunk(self) -> int:
+        """N-grams that `train` should have at a time."""
+        return CHUNK
+
+    @property
     def num_parameters(self) -> int:
         """Parameters of the embedding and of the layer on top."""
         tables = self.tables
@@ -238,6 +243,20 @@ class ShallowModel:
         """Back to that state."""
         for name, array in self._arrays().items():
             np.copyto(array, state[name])
+
+    def keep(self) -> State:
+        """The same as `state`: a copy for the time of a training run."""
+        return self.state()
+
+    def go_back(self, kept: State) -> None:
+        """Back to what was kept."""
+        self.load_state(kept)
+
+    def snippets(
+        self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int
+    ) -> tuple[I64, I64]:
+        """A run of keys of each document, as `train` takes it."""
+        return bags.snippets(seed, epoch, minimum, maximum)
 
     def _arrays(self) -> State:
         tables, k = self.tables, self.spec.num_hashes

@@ -25,7 +25,6 @@ RATE, CLASS_POWER, LENGTH_POWER = 0.073, 0.25, 0.2
 BATCH_NGRAMS, BATCH_RANGE = 1 << 17, (256, 1024)
 STEPS, LEAST_BATCH = 40, 8  # in a pass
 OFTEN, MOST_PASSES = 4, 10  # times that an n-gram comes up in the text, on average
-CHUNK = 1 << 19  # n-grams between two looks at the clock and the keyboard
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def fit(
     run = resume or Snapshot(History(monitor=config.monitor), {})
     if resume is not None:
         engine.load_state(resume.state)
-    history = run.history
+    history, best = run.history, None
     while len(history.epochs) < config.passes and not history.stopped:
         number = len(history.epochs)
         start = time.perf_counter()
@@ -167,15 +166,20 @@ def fit(
         history.epochs.append(epoch)
         if validation is not None and (measure := history.measure(epoch)) < run.best:
             run.best, run.best_pass = measure, number
-            run.best_state = engine.state()
+            best = engine.keep()
+            if on_pass is not None:
+                run.best_state = engine.state()
         waited = number - run.best_pass
         if validation is not None and config.patience is not None and waited >= config.patience:
             history.stopped = f"no better validation {config.monitor} for {config.patience} passes"
         if on_pass is not None:
             run.state = engine.state()
             on_pass(run)
-    if run.best_state and (run.best_pass < len(history.epochs) - 1 or history.stopped):
-        engine.load_state(run.best_state)
+    if run.best_pass < len(history.epochs) - 1 or history.stopped:
+        if best is not None:
+            engine.go_back(best)
+        elif run.best_state:  # of before it was resumed
+            engine.load_state(run.best_state)
     return history
 
 
@@ -210,11 +214,13 @@ def _one_pass(
     n, size = len(bags), config.batch_size or default_batch(bags)
     # The order follows from the seed and the pass alone, so a resumed run draws the same.
     order = np.random.default_rng([config.seed & (2**63 - 1), number]).permutation(n)
-    snippets = bags.snippets(config.seed, number, *config.snippets) if config.snippets else None
+    snippets = None
+    if config.snippets:
+        snippets = engine.snippets(bags, config.seed, number, *config.snippets)
     steps = -(-n // size)
     rates = _rate_at(config, rate, number, np.arange(steps), steps).astype(np.float32)
     ngrams = len(bags.keys) / max(n, 1)
-    stride = max(1, int(CHUNK / max(ngrams * size, 1)))
+    stride = max(1, int(engine.chunk / max(ngrams * size, 1)))
     total = 0.0
     for first in range(0, steps, stride):
         last = min(first + stride, steps)

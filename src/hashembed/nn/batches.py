@@ -1,5 +1,6 @@
 """From bags in memory or on disk to batches of tensors on a device."""
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -19,26 +20,37 @@ def to_device(array: Any, device: torch.device) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
 
 
+SHARE = 0.5  # of a GPU's free memory that the keys of a set may take
+
+_placed: dict[tuple[int, str], Tensor] = {}
+
+
+def placed(array: Any, device: torch.device) -> Tensor:
+    """An array on a GPU; copied at its first use, and kept there for as long as it lives."""
+    place = id(array), str(device)
+    if place not in _placed:
+        _placed[place] = to_device(array, device)
+        weakref.finalize(array, _placed.pop, place, None)
+    return _placed[place]
+
+
 def place_keys(keys: I64, spec: HashSpec, device: torch.device) -> Keys:
-    """All keys, on the device; the CPU takes them from where they are, which may be a file."""
-    if device.type == "cpu":
+    """All keys, on a GPU if they fit; else, and for the CPU, from where they are, maybe a file."""
+    if device.type != "cuda":
         return keys
-    placed = to_device(keys, device)
-    if spec.indexing == "identity":
-        check_ranks(placed, spec.num_embeddings)
-    return placed
+    new = (id(keys), str(device)) not in _placed
+    if new and keys.nbytes > SHARE * torch.cuda.mem_get_info(device)[0]:
+        return keys
+    found = placed(keys, device)
+    if new and spec.indexing == "identity":
+        check_ranks(found, spec.num_embeddings)
+    return found
 
 
-def make_batch(keys: Keys, starts: I64, lengths: I64) -> tuple[Tensor, Tensor]:
+def make_batch(keys: I64, starts: I64, lengths: I64, device: torch.device) -> tuple[Tensor, Tensor]:
     """Documents keys[start : start + length] -> their keys (N,), offsets (n + 1,)."""
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    total = int(offsets[-1])
-    if not isinstance(keys, Tensor):
-        chosen = np.empty(total, np.int64)
-        gather(keys, np.ascontiguousarray(starts), offsets, chosen)
-        return torch.from_numpy(chosen), torch.from_numpy(offsets)
-    shifts, counts = (to_device(a, keys.device) for a in (starts - offsets[:-1], lengths))
-    places = torch.repeat_interleave(shifts, counts, output_size=total)
-    places += torch.arange(total, device=keys.device)
-    return keys[places], to_device(offsets, keys.device)
+    chosen = np.empty(int(offsets[-1]), np.int64)
+    gather(keys, np.ascontiguousarray(starts), offsets, chosen)
+    return to_device(chosen, device), to_device(offsets, device)

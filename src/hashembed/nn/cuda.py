@@ -176,7 +176,7 @@ def locate(call: Call, E: bool, P: bool) -> Places:
 def sort_aside(places: Places) -> Places:
     """Begin to sort, on a stream of its own, while the forward pass runs."""
     here = torch.cuda.current_stream(places.keys.device)
-    aside = _side_stream(places.keys.device)
+    aside = _side_stream(here)
     aside.wait_stream(here)
     with torch.cuda.stream(aside):
         keys, order = torch.sort(places.keys, stable=True)
@@ -197,8 +197,9 @@ def _sorted(places: Places) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+def _side_stream(here: torch.cuda.Stream) -> torch.cuda.Stream:
+    """One beside each stream."""
+    return torch.cuda.Stream(here.device)  # type: ignore[no-untyped-call]
 
 
 # Where the sums of a table's rows go.

@@ -1,6 +1,5 @@
 """The torch engine: a bag of hash vectors under any number of hidden layers, on any device."""
 
-import weakref
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,19 +9,27 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hashembed.bags import Bags
-from hashembed.engine import F32, I64, LossNotFiniteError, State, to_probabilities
-from hashembed.hashing import HashSpec, id_keys
+from hashembed.engine import CHUNK, F32, I64, LossNotFiniteError, State, to_probabilities
+from hashembed.hashing import HashSpec
 from hashembed.labels import Labels
-from hashembed.nn.batches import Keys, make_batch, place_keys, to_device
+from hashembed.nn.batches import make_batch, place_keys, to_device
 from hashembed.nn.layers import Aggregation, Mode
-from hashembed.nn.network import Network
+from hashembed.nn.network import Network, draw_kept
+from hashembed.nn.ops import HAS_TRITON
 from hashembed.nn.optim import RowAdagrad, RowAdam
 from hashembed.shallow import EPSILON as ADAGRAD_EPSILON
 from hashembed.validation import one_of, whole_number
 
+if HAS_TRITON:
+    from hashembed.nn import feeding
+
 Optimizer = Literal["adam", "adagrad"]
+# The number of steps, the weights, and the state of each optimizer.
+Kept = tuple[int, dict[str, Tensor], list[dict[Tensor, dict[str, Any]]]]
 
 NGRAMS_AT_ONCE, DOCUMENTS_AT_ONCE = 2**18, 2**12  # when scoring
+ON_GPU = 16  # times as many, on a GPU
+GPU_CHUNK = 2**26
 
 # The names that tensors have in files; those of the shallow model are the same there.
 _NAMES = {"bag.weight": "E", "bag.importance": "P", "output.weight": "W", "output.bias": "bias"}
@@ -95,8 +102,9 @@ class DeepModel:
             device="meta",  # neither values yet, nor numbers drawn from the global random state
         ).to_empty(device=self.device)
         self.network.reset_parameters(torch.Generator().manual_seed(seed))
-        self._optimizers = self._make_optimizers()
-        self._resident: tuple[weakref.ref[I64], Tensor] | None = None
+        self.optimizers = self._make_optimizers()
+        self.version = 0  # of the tensors that graphs of steps work on
+        self.prepared: Any = None  # the `Steps` of the last training on a GPU
 
     @classmethod
     def from_tensors(cls, spec: HashSpec, tensors: State, **options: Any) -> "DeepModel":
@@ -122,6 +130,11 @@ class DeepModel:
         return 0.001 if self.optimizer == "adam" else None
 
     @property
+    def num_classes(self) -> int:
+        """C."""
+        return self.network.output.out_features
+
+    @property
     def num_parameters(self) -> int:
         """Parameters of the embedding and of the layers on top."""
         return sum(p.numel() for p in self.network.parameters())
@@ -135,24 +148,29 @@ class DeepModel:
         *,
         batch_size: int = 256,
         weights: F32 | None = None,
-        snippets: tuple[I64, I64] | None = None,
+        snippets: Any = None,
     ) -> F32:
         """Train on the documents of `order`, in batches, with one rate a batch -> their losses.
 
-        `snippets` (starts, lengths) restricts each document to a run of its keys.
+        `snippets`, from the method of that name, restrict each document to a run of its keys.
         """
         batches = -(-len(order) // batch_size)
         if len(rates) != batches:
             raise ValueError(f"there are {batches} batches, but {len(rates)} rates")
-        keys = self._training_keys(bags)
+        if self.fast:
+            found = self.train_together(
+                [self], bags, labels, order, rates, batch_size, weights, snippets
+            )
+            return found[0]  # type: ignore[no-any-return]
         starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
         out = torch.empty(len(order))
         self.network.train()
         for number, rate in enumerate(rates):
             begin = number * batch_size
             chosen = order[begin : begin + batch_size]
-            batch = make_batch(keys, starts[chosen], lengths[chosen])
-            losses = self._losses(self.network(*batch, self._generator()), labels.take(chosen))
+            batch = make_batch(bags.keys, starts[chosen], lengths[chosen], self.device)
+            keep = self.kept(len(batch[0]), torch.tensor(self.steps, device=self.device))
+            losses = self.losses(self.network(*batch, keep), self._truth(labels.take(chosen)))
             if weights is not None:
                 losses = losses * to_device(weights[chosen], self.device)
             if not bool(losses.isfinite().all()):
@@ -160,24 +178,71 @@ class DeepModel:
                     f"the loss is no longer a finite number after {number} of {batches} batches: "
                     "try a smaller learning rate"
                 )
-            # Divided by the size of full batches, a document weighs the same in a last, short one.
-            loss = losses.sum() / (batch_size if self.optimizer == "adam" else 1)
-            self._step(loss, float(rate))
+            self.set_rate(float(rate))
+            (losses.sum() * self.scale(batch_size)).backward()  # type: ignore[no-untyped-call]
+            self.update()
+            self.steps += 1
             out[begin : begin + batch_size] = losses.detach()
         return out.numpy()
+
+    @property
+    def fast(self) -> bool:
+        """Whether steps run on a GPU by themselves; see `steps.py`."""
+        return HAS_TRITON and self.device.type == "cuda"
+
+    @property
+    def chunk(self) -> int:
+        """N-grams that `train` should have at a time."""
+        return GPU_CHUNK if self.fast else CHUNK
+
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
+        """A run of keys of each document, as `train` takes it: drawn where it is needed."""
+        if self.fast:
+            return feeding.draw_snippets(bags, self.device, seed, epoch, minimum, maximum)
+        return bags.snippets(seed, epoch, minimum, maximum)
+
+    @staticmethod
+    def train_together(
+        members: Sequence["DeepModel"],
+        bags: Bags,
+        labels: Labels,
+        order: I64,
+        rates: F32,
+        batch_size: int,
+        weights: F32 | None,
+        snippets: Any,
+    ) -> F32:
+        """Models on the same GPU, step by step at once -> their losses (members, documents)."""
+        for member in members:
+            member.network.train()
+        found: F32 = feeding.train_members(
+            members,
+            bags,
+            labels,
+            order,
+            rates,
+            batch_size=batch_size,
+            weights=weights,
+            snippets=snippets,
+        )
+        return found
 
     @torch.no_grad()
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
-        out = np.empty((len(bags), self.network.output.out_features), np.float32)
+        out = np.empty((len(bags), self.num_classes), np.float32)
         keys = place_keys(bags.keys, self.spec, self.device)
         self.network.eval()
-        offsets, lengths, begin = bags.offsets, bags.lengths, 0
+        offsets, begin = bags.offsets, 0
+        more = ON_GPU if self.device.type == "cuda" else 1
         while begin < len(bags):
-            fitting = int(np.searchsorted(offsets, offsets[begin] + NGRAMS_AT_ONCE, "right")) - 1
-            end = min(max(fitting, begin + 1), begin + DOCUMENTS_AT_ONCE)
-            batch = make_batch(keys, offsets[begin:end], lengths[begin:end])
-            out[begin:end] = self.network(*batch).cpu().numpy()
+            most = offsets[begin] + more * NGRAMS_AT_ONCE
+            fitting = int(np.searchsorted(offsets, most, "right")) - 1
+            end = min(max(fitting, begin + 1), begin + more * DOCUMENTS_AT_ONCE)
+            part = keys[offsets[begin] : offsets[end]]
+            batch = part if isinstance(part, Tensor) else to_device(part, self.device)
+            places = to_device(offsets[begin : end + 1] - offsets[begin], self.device)
+            out[begin:end] = self.network(batch, places).cpu().numpy()
             begin = end
         return out
 
@@ -187,7 +252,7 @@ class DeepModel:
 
     def tensors(self) -> State:
         """Copies of the weights, E, P, W, bias and those of the hidden layers, for a file."""
-        for optimizer in self._optimizers:
+        for optimizer in self.optimizers:
             if isinstance(optimizer, RowAdam):
                 optimizer.flush()
         return {name: _to_array(tensor) for name, tensor in self._weights().items()}
@@ -202,7 +267,8 @@ class DeepModel:
         """Back to that state."""
         _copy_all(self._weights(), state)
         self.steps = int(state["steps"])
-        for number, optimizer in enumerate(self._optimizers):
+        self.version += 1
+        for number, optimizer in enumerate(self.optimizers):
             saved: dict[int, dict[str, Any]] = {}
             for name, array in state.items():
                 kind, _, rest = name.partition("/")
@@ -213,49 +279,88 @@ class DeepModel:
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": saved, "param_groups": groups})
 
+    @torch.no_grad()
+    def keep(self) -> Kept:
+        """Such copies for the time of a training run, on the device."""
+        weights = {name: tensor.clone() for name, tensor in self._weights().items()}
+        states = [
+            {
+                p: {key: _copy(value) for key, value in entries.items()}
+                for p, entries in o.state.items()
+            }
+            for o in self.optimizers
+        ]
+        return self.steps, weights, states
+
+    @torch.no_grad()
+    def go_back(self, kept: Kept) -> None:
+        """Back to what was kept; graphs of steps find it in the same places."""
+        self.steps, weights, states = kept
+        for name, tensor in self._weights().items():
+            tensor.copy_(weights[name])
+        for optimizer, state in zip(self.optimizers, states, strict=True):
+            for p, entries in state.items():
+                own = optimizer.state[p]
+                for key, value in entries.items():
+                    if isinstance(value, Tensor) and value.shape == own[key].shape:
+                        own[key].copy_(value)
+                    else:
+                        own[key] = _copy(value)
+
     def _make_optimizers(self) -> list[torch.optim.Optimizer]:
         """One for the tables' rows, one for all the rest; their rates come with each batch."""
         bag = self.network.bag
         tables = [p for p in (bag.weight, bag.importance) if p is not None]
         rest = [p for n, p in self.network.named_parameters() if not n.startswith("bag.")]
         if self.optimizer == "adam":
-            return [RowAdam(tables), torch.optim.Adam(rest, fused=True)]
-        rows = RowAdagrad(tables, eps=ADAGRAD_EPSILON, rowwise=True)
-        for p in tables:  # of rows, even where gradients are dense, as they are on a GPU
+            cuda = self.device.type == "cuda"
+            return [
+                RowAdam(tables, in_backward=self.fast),
+                torch.optim.Adam(rest, fused=True, capturable=cuda),
+            ]
+        rows = RowAdagrad(tables, eps=ADAGRAD_EPSILON, rowwise=True, in_backward=self.fast)
+        for p in tables:  # of rows, even where gradients are dense: on a GPU without Triton
             rows.state[p]["sum"] = torch.zeros(len(p), 1, device=p.device)
-        return [rows, torch.optim.Adagrad(rest, eps=ADAGRAD_EPSILON)]
+        return [rows, RowAdagrad(rest, eps=ADAGRAD_EPSILON)]
 
-    def _step(self, loss: Tensor, rate: float) -> None:
-        """Gradients, updates, statistics."""
-        loss.backward()  # type: ignore[no-untyped-call]
-        for optimizer in self._optimizers:
+    def scale(self, batch_size: int) -> float:
+        """What losses are multiplied with before they are added up.
+
+        Divided by the size of full batches, a document weighs the same in a last, short one.
+        """
+        return 1 / batch_size if self.optimizer == "adam" else 1.0
+
+    def kept(self, n: int, step: Tensor) -> Tensor | None:
+        """Which of n tokens the dropout leaves."""
+        dropout = self.network.dropout
+        return draw_kept(n, dropout, self.seed, step) if dropout else None
+
+    def losses(self, logits: Tensor, truth: Tensor) -> Tensor:
+        """Cross entropy of each document; with several labels, the sum over all classes.
+
+        truth: classes (n,), or which document has which (n, classes).
+        """
+        if self.multilabel:
+            kind = truth.to(logits.dtype)
+            return F.binary_cross_entropy_with_logits(logits, kind, reduction="none").sum(1)
+        return F.cross_entropy(logits, truth, reduction="none")
+
+    def set_rate(self, rate: float | Tensor) -> None:
+        """The rate of the next step, before its backward pass, which may update rows already."""
+        for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
+
+    def update(self) -> None:
+        """By the gradients that a backward pass has left; then they are gone."""
+        for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
         self.network.accept()
-        self.steps += 1
 
-    def _losses(self, logits: Tensor, labels: Labels) -> Tensor:
-        """Cross entropy of each document; with several labels, the sum over all classes."""
-        if self.multilabel:
-            truth = to_device(labels.matrix(logits.shape[1]), self.device).to(logits.dtype)
-            return F.binary_cross_entropy_with_logits(logits, truth, reduction="none").sum(1)
-        return F.cross_entropy(logits, to_device(labels.labels, self.device), reduction="none")
-
-    def _generator(self) -> torch.Generator:
-        """For this step's dropout: from the seed and the number of steps alone."""
-        mixed = int(id_keys(id_keys(self.seed) ^ np.int64(self.steps)))
-        return torch.Generator(self.device).manual_seed(mixed)
-
-    def _training_keys(self, bags: Bags) -> Keys:
-        """The keys of bags that will be asked for again and again: they move to the device once."""
-        if self._resident is None or self._resident[0]() is not bags.keys:
-            keys = place_keys(bags.keys, self.spec, self.device)
-            if not isinstance(keys, Tensor):
-                return keys
-            self._resident = weakref.ref(bags.keys), keys
-        return self._resident[1]
+    def _truth(self, labels: Labels) -> Tensor:
+        array = labels.matrix(self.num_classes) if self.multilabel else labels.labels
+        return to_device(array, self.device)
 
     def _weights(self) -> dict[str, Tensor]:
         """Parameters and statistics by name; the hash functions follow from the spec."""
@@ -267,12 +372,16 @@ class DeepModel:
 
     def _optimizer_state(self) -> dict[str, Any]:
         out = {}
-        for number, optimizer in enumerate(self._optimizers):
+        for number, optimizer in enumerate(self.optimizers):
             for i, entries in optimizer.state_dict()["state"].items():
                 for key, value in entries.items():
                     kind = "tensor" if isinstance(value, Tensor) else "number"
                     out[f"optimizer{number}/{kind}/{i}/{key}"] = value
         return out
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _to_array(value: Any) -> Any:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from hashembed.hashing import HashSpec
 from hashembed.nn import ops
+from hashembed.nn.indexing import id_keys, unpack
 from hashembed.nn.layers import Aggregation, HashEmbeddingBag, Mode
 
 KEPT = 0.9  # of what older batches weigh in the statistics, after each batch
@@ -69,6 +70,13 @@ class BatchNorm(nn.Module):
             self._batch = None
 
 
+def draw_kept(n: int, dropout: float, seed: int, step: Tensor) -> Tensor:
+    """Which of n tokens stay (n,): from the seed and the number of the step alone, a tensor."""
+    stream = id_keys(id_keys(torch.full_like(step, seed)) ^ step)
+    lane, _ = unpack(id_keys(torch.arange(n, device=step.device) ^ stream))
+    return lane >= int(dropout * 2**32)
+
+
 class Network(nn.Module):
     """Bag -> (batch normalisation -> linear -> ReLU)* -> batch normalisation -> linear.
 
@@ -125,13 +133,13 @@ class Network(nn.Module):
             assert isinstance(norm, BatchNorm)
             norm.reset_parameters()
 
-    def forward(
-        self, keys: Tensor, offsets: Tensor, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Keys (N,), offsets (n + 1,) -> logits (n, classes); the generator draws the dropout."""
-        bag, keep = self.bag, None
-        if self.training and self.dropout:
-            keep = torch.rand(len(keys), generator=generator, device=keys.device) >= self.dropout
+    def forward(self, keys: Tensor, offsets: Tensor, keep: Tensor | None = None) -> Tensor:
+        """Keys (N,), offsets (n + 1,) -> logits (n, classes); `keep` (N,) is what stays."""
+        return self.layers(self.vectors(keys, offsets, keep))
+
+    def vectors(self, keys: Tensor, offsets: Tensor, keep: Tensor | None = None) -> Tensor:
+        """The sums or means of hash vectors (n, D)."""
+        bag = self.bag
         x = ops.hash_embedding_bag(
             keys,
             offsets,
@@ -146,6 +154,10 @@ class Network(nn.Module):
         )
         if keep is not None and bag.mode == "sum":
             x = x / (1 - self.dropout)
+        return x
+
+    def layers(self, x: Tensor) -> Tensor:
+        """Vectors (n, D) -> logits (n, classes)."""
         for norm, layer in zip(self.norms, self.hidden, strict=False):
             x = F.relu(layer(norm(x)))
         if self.norms:

@@ -131,7 +131,10 @@ class RowAdagrad(RowOptimizer):
         if state["sum"].shape != p.shape:
             square = square.mean(1, keepdim=True)
         state["sum"].add_(square)
-        subtract(p, grad / state["sum"].sqrt().add_(group["eps"]) * float(group["lr"]))
+        rate = group["lr"]
+        if not (isinstance(rate, Tensor) and rate.device == p.device):
+            rate = float(rate)  # one on the GPU is read there
+        subtract(p, grad / state["sum"].sqrt().add_(group["eps"]) * rate)
 
     def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
         rowwise = state["sum"].shape != p.shape

@@ -1,0 +1,159 @@
+"""Triton kernels around the layers of a training step: its batch, its loss, what is noted of it.
+
+The host has no part in them: which step it is stands in `step`, on the GPU, so that a CUDA graph of
+one step is all that training needs.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["n", "size"])
+def assemble(
+    starts,
+    lengths,
+    labels,
+    weights,
+    rates,
+    step,
+    fine,
+    offsets,
+    shifts,
+    batch_labels,
+    batch_weights,
+    rate,
+    n,
+    size,
+    MEMBERS: tl.constexpr,
+    T: tl.constexpr,
+):
+    """The n documents of a step, which begin at document step * size of the arrays.
+
+    -> offsets (n + 1,) of their keys, shifts (n,) from there to their places among all keys, their
+    labels and weights, and the rate of the step for each member of an ensemble: 0 once something
+    went wrong with it (`note`).
+    """
+    at = tl.load(step)
+    first = at * size
+    total = tl.zeros([], tl.int64)
+    tl.store(offsets, total)
+    for begin in range(0, n, T):
+        j = begin + tl.arange(0, T)
+        inside = j < n
+        length = tl.load(lengths + first + j, mask=inside, other=0)
+        end = total + tl.cumsum(length, axis=0)
+        tl.store(offsets + 1 + j, end, mask=inside)
+        start = tl.load(starts + first + j, mask=inside, other=0)
+        tl.store(shifts + j, start - (end - length), mask=inside)
+        if labels is not None:
+            tl.store(batch_labels + j, tl.load(labels + first + j, mask=inside), mask=inside)
+        tl.store(batch_weights + j, tl.load(weights + first + j, mask=inside), mask=inside)
+        total += tl.sum(length, axis=0)
+    for member in tl.static_range(MEMBERS):
+        good = tl.load(fine + member) != 0
+        tl.store(rate + member, tl.where(good, tl.load(rates + at), 0.0))
+
+
+@triton.jit(do_not_specialize=["N", "bags", "steps"])
+def gather_keys(keys, offsets, shifts, out, N, bags, steps, T: tl.constexpr):
+    """The keys of a batch (N,); 0 behind the last document's."""
+    t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    owner = tl.zeros_like(t)
+    high = owner + bags
+    for _ in range(steps):  # the number of bags that end at or before a token
+        middle = (owner + high) // 2
+        searching = owner < high
+        edge = tl.load(offsets + 1 + middle, mask=searching, other=0)
+        owner = tl.where(searching & (edge <= t), middle + 1, owner)
+        high = tl.where(searching & (edge > t), middle, high)
+    live = (t < N) & (owner < bags)
+    shift = tl.load(shifts + owner, mask=live, other=0)
+    tl.store(out + t, tl.load(keys + t + shift, mask=live, other=0), mask=t < N)
+
+
+@triton.jit(do_not_specialize=["n", "C", "scale"])
+def softmax_head(
+    x,
+    W,
+    bias,
+    labels,
+    weights,
+    losses,
+    slopes,
+    of_x,
+    n,
+    C,
+    scale,
+    d: tl.constexpr,
+    T: tl.constexpr,
+    D: tl.constexpr,
+    A: tl.constexpr,
+):
+    """Cross entropy of x W' + bias, times each document's weight, and its slopes, times `scale`.
+
+    losses (n,), slopes of the logits (n, C) and of x (n, d). A classes are taken at a time, twice.
+    A loss that is not finite has no slopes.
+    """
+    j = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    cols = tl.arange(0, D)
+    inside = j < n
+    mask = inside[:, None] & (cols < d)[None, :]
+    vector = tl.load(x + j[:, None] * d + cols[None, :], mask=mask, other=0)
+    label = tl.load(labels + j, mask=inside, other=0)
+    weight = tl.load(weights + j, mask=inside, other=0)
+    top = tl.full([T], float("-inf"), tl.float32)
+    total = tl.zeros([T], tl.float32)
+    mine = tl.zeros([T], tl.float32)
+    for first in range(0, C, A):
+        c = first + tl.arange(0, A)
+        row = tl.load(
+            W + c[None, :] * d + cols[:, None],
+            mask=(c < C)[None, :] & (cols < d)[:, None],
+            other=0,
+        )
+        z = tl.dot(vector, row, input_precision="ieee")
+        z += tl.load(bias + c, mask=c < C, other=float("-inf"))[None, :]
+        higher = tl.maximum(top, tl.max(z, axis=1))
+        total = total * tl.exp(top - higher) + tl.sum(tl.exp(z - higher[:, None]), axis=1)
+        top = higher
+        mine += tl.sum(tl.where(c[None, :] == label[:, None], z, 0), axis=1)
+    loss = (top + tl.log(total) - mine) * weight
+    tl.store(losses + j, loss, mask=inside)
+    counts = inside & (tl.abs(loss) < float("inf"))
+    gradient = tl.zeros([T, D], tl.float32)
+    for first in range(0, C, A):
+        c = first + tl.arange(0, A)
+        known = (c < C)[None, :] & (cols < d)[:, None]
+        row = tl.load(W + c[None, :] * d + cols[:, None], mask=known, other=0)
+        z = tl.dot(vector, row, input_precision="ieee")
+        z += tl.load(bias + c, mask=c < C, other=float("-inf"))[None, :]
+        slope = tl.exp(z - top[:, None]) / total[:, None]
+        slope -= (c[None, :] == label[:, None]).to(tl.float32)
+        slope = tl.where(counts[:, None], slope * (weight * scale)[:, None], 0)
+        place = slopes + j[:, None] * C + c[None, :]
+        tl.store(place, slope, mask=inside[:, None] & (c < C)[None, :])
+        gradient += tl.dot(slope, tl.trans(row), input_precision="ieee")
+    tl.store(of_x + j[:, None] * d + cols[None, :], gradient, mask=mask)
+
+
+@triton.jit(do_not_specialize=["n", "size"])
+def note(losses, step, fine, rate, all_losses, n, size, T: tl.constexpr):
+    """The losses of a step (n,) -> their place among all.
+
+    If one is not finite, `fine` and the rate become 0, before they are used.
+    """
+    first = tl.load(step) * size
+    good = tl.load(fine)
+    for begin in range(0, n, T):
+        j = begin + tl.arange(0, T)
+        loss = tl.load(losses + j, mask=j < n, other=0)
+        tl.store(all_losses + first + j, loss, mask=j < n)
+        good = tl.minimum(good, tl.min((tl.abs(loss) < float("inf")).to(tl.int32), axis=0))
+    tl.store(fine, good)
+    tl.store(rate, tl.load(rate) * good.to(tl.float32))
+
+
+@triton.jit
+def advance(step):
+    """The next step."""
+    tl.store(step, tl.load(step) + 1)

@@ -1,0 +1,194 @@
+"""Steps that need nothing from the host: on a GPU as CUDA graphs, without one in the interpreter.
+
+They are held against the plain loop of the torch engine on the CPU.
+"""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hashembed.bags import Bags
+from hashembed.engine import LossNotFiniteError
+from hashembed.ensemble import Ensemble
+from hashembed.hashing import HashSpec, id_keys
+from hashembed.labels import Labels
+from hashembed.nn import feeding
+from hashembed.nn.batches import placed
+from hashembed.nn.deep import DeepModel
+from hashembed.nn.steps import rounded, softmax_head
+
+CUDA = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+CLASSES, DOCUMENTS = 3, 45
+RNG = np.random.default_rng(0)
+LENGTHS = np.where(np.arange(DOCUMENTS) % 7 == 3, 0, RNG.integers(0, 12, DOCUMENTS))
+BAGS = Bags(id_keys(RNG.integers(0, 30, LENGTHS.sum())), np.concatenate([[0], np.cumsum(LENGTHS)]))
+SINGLE = Labels.single(RNG.integers(0, CLASSES, DOCUMENTS))
+SETS = [list(range(i % 4)) for i in range(DOCUMENTS)]
+SEVERAL = Labels(np.concatenate(SETS).astype(np.int64), np.cumsum([0, *map(len, SETS)]))
+ORDER = np.random.default_rng(1).permutation(DOCUMENTS)
+BATCH = 8  # the last one is short
+RATES = np.linspace(0.02, 0.01, -(-DOCUMENTS // BATCH)).astype(np.float32)
+
+
+@pytest.fixture
+def resident(monkeypatch):
+    """Keys lie on the device, even if that is the CPU."""
+    monkeypatch.setattr(feeding, "place_keys", lambda keys, spec, device: placed(keys, device))
+
+
+def model(hidden=(), device=DEVICE, seed=0, **options) -> DeepModel:
+    made = DeepModel(HashSpec(40, 11, 2), 5, CLASSES, hidden, device=device, seed=seed, **options)
+    with torch.no_grad():  # importance weights of ordinary size, so that every gradient is
+        made.network.bag.importance.copy_(
+            torch.empty(40, 2).normal_(generator=torch.Generator().manual_seed(5))
+        )
+    return made
+
+
+def steps_of(models, labels=SINGLE, *, weights=None, snippets=None, passes=2):
+    losses = []
+    for _ in range(passes):
+        found = feeding.train_members(
+            models,
+            BAGS,
+            labels,
+            ORDER,
+            RATES,
+            batch_size=BATCH,
+            weights=weights,
+            snippets=snippets,
+        )
+        losses.append(found)
+    return losses
+
+
+def plain_steps_of(one, labels=SINGLE, *, weights=None, snippets=None, passes=2):
+    options = {"batch_size": BATCH, "weights": weights, "snippets": snippets}
+    return [one.train(BAGS, labels, ORDER, RATES, **options) for _ in range(passes)]
+
+
+CASES = [
+    ((), {"optimizer": "adagrad"}, False),
+    ((), {"optimizer": "adam"}, True),
+    ((6,), {"optimizer": "adam"}, False),
+    ((), {"optimizer": "adagrad", "multilabel": True}, True),
+    ((), {"optimizer": "adam", "dropout": 0.3}, False),
+    ((), {"aggregation": "concat", "append_importance": True}, False),
+]
+
+
+@pytest.mark.parametrize(("hidden", "options", "weighted"), CASES)
+@pytest.mark.usefixtures("resident")
+def test_as_the_plain_loop(hidden, options, weighted):
+    labels = SEVERAL if options.get("multilabel") else SINGLE
+    weights = np.linspace(0, 2, DOCUMENTS).astype(np.float32) if weighted else None
+    mine, plain = model(hidden, **options), model(hidden, "cpu", **options)
+    got = steps_of([mine], labels, weights=weights)
+    want = plain_steps_of(plain, labels, weights=weights)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a[0], b, rtol=2e-4, atol=2e-5)
+    assert mine.steps == plain.steps == 2 * len(RATES)
+    theirs = plain.tensors()
+    for name, array in mine.tensors().items():
+        np.testing.assert_allclose(array, theirs[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.usefixtures("resident")
+def test_snippets_are_those_of_the_cpu():
+    drawn = feeding.draw_snippets(BAGS, DEVICE, 3, 2, 2, 5)
+    starts, lengths = BAGS.snippets(3, 2, 2, 5)
+    np.testing.assert_array_equal(drawn.starts.cpu().numpy(), starts)
+    np.testing.assert_array_equal(drawn.lengths.cpu().numpy(), lengths)
+    got = steps_of([model()], snippets=drawn)
+    want = plain_steps_of(model(device="cpu"), snippets=(starts, lengths))
+    np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
+
+
+def test_streamed_keys_give_the_same_bits(monkeypatch):
+    kept = model()
+    with monkeypatch.context() as patch:
+        patch.setattr(feeding, "place_keys", lambda keys, spec, device: placed(keys, device))
+        want = steps_of([kept])
+    monkeypatch.setattr(feeding, "place_keys", lambda keys, spec, device: keys)
+    monkeypatch.setattr(feeding, "PART", 60)  # a batch or two at a time
+    streamed = model()
+    got = steps_of([streamed])
+    assert streamed.prepared.streamed
+    assert not kept.prepared.streamed
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("resident")
+def test_members_train_together_as_they_do_alone():
+    def members():
+        return [model((6,), seed=s) for s in (0, 1, 2)]
+
+    together, alone = members(), members()
+    steps_of(together)
+    for one, other in zip(together, alone, strict=True):
+        steps_of([other])
+        for name, array in one.tensors().items():
+            np.testing.assert_allclose(array, other.tensors()[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not CUDA, reason="needs a CUDA GPU")
+def test_an_ensemble_on_a_gpu_trains_its_members_together():
+    ensemble = Ensemble([model((6,), seed=s) for s in (0, 1)])
+    losses = ensemble.train(BAGS, SINGLE, ORDER, RATES, batch_size=BATCH)
+    assert ensemble.members[0].prepared.members == ensemble.members
+    assert losses.shape == (DOCUMENTS,)
+
+
+@pytest.mark.usefixtures("resident")
+def test_what_is_kept_can_be_gone_back_to():
+    one, two = model((6,)), model((6,))
+    steps_of([one])
+    kept = one.keep()
+    first = steps_of([one], passes=1)
+    one.go_back(kept)
+    again = steps_of([one], passes=1)
+    np.testing.assert_array_equal(first[0], again[0])
+    two.load_state(one.state())
+    np.testing.assert_allclose(
+        steps_of([one], passes=1)[0], steps_of([two], passes=1)[0], rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("hidden", [(), (6,)])
+@pytest.mark.usefixtures("resident")
+def test_a_loss_that_is_not_finite_ends_learning(hidden):
+    weights = np.ones(DOCUMENTS, np.float32)
+    weights[ORDER[2 * BATCH + 3]] = np.nan  # in the third batch
+    mine, two_batches = model(hidden), model(hidden, "cpu")
+    with pytest.raises(LossNotFiniteError, match=f"after 2 of {len(RATES)} batches"):
+        steps_of([mine], weights=weights)
+    two_batches.train(BAGS, SINGLE, ORDER[: 2 * BATCH], RATES[:2], batch_size=BATCH)
+    want = two_batches.tensors()
+    for name, array in mine.tensors().items():
+        if not name.startswith("norms") or name.endswith(("weight", "bias")):
+            np.testing.assert_allclose(array, want[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(("n", "d", "C"), [(1, 1, 2), (33, 5, 3), (40, 20, 70), (17, 100, 300)])
+def test_the_loss_and_its_slopes(n, d, C):
+    generator = torch.Generator().manual_seed(n)
+    x, W, bias = (torch.randn(s, generator=generator) for s in ((n, d), (C, d), (C,)))
+    labels = torch.randint(0, C, (n,), generator=generator)
+    weights = torch.rand(n, generator=generator)
+    got = softmax_head(*(t.to(DEVICE) for t in (x, W, bias, labels, weights)), 0.25)
+    x, W, bias = (t.double().requires_grad_() for t in (x, W, bias))
+    logits = x @ W.t() + bias
+    losses = F.cross_entropy(logits, labels, reduction="none") * weights
+    slopes, of_x = torch.autograd.grad(losses.sum() * 0.25, [logits, x])
+    for mine, want in zip(got, (losses, slopes, of_x), strict=True):
+        torch.testing.assert_close(mine.cpu().double(), want.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_room_for_keys_grows_in_steps():
+    for tokens in [*range(200), 10**6 + 1, 2**30]:
+        assert tokens <= rounded(tokens) <= max(1, 1.25 * tokens)
+    assert len({rounded(n) for n in range(2**10, 2**11)}) <= 5
