@@ -9,7 +9,7 @@ import torch
 from hashembed.hashing import HashSpec
 from hashembed.hashing import id_keys as numpy_id_keys
 from hashembed.nn import cuda, cuda_rows, optim, reference
-from triton_cases import DEVICE, Case, assert_same, call_of, kernels_on
+from triton_cases import DEVICE, Case, assert_same, call_of, kernels_on, upstream
 
 SHORT = [0, 2, 0, 1, 5, 0]
 
@@ -137,7 +137,8 @@ RUNS = [[64], [1] * 20, [3, 4, 1, 8, 16, 5], [7, 2, 50, 1, 1, 9], [8, 8, 8], [33
 @pytest.mark.parametrize("runs", RUNS)
 def test_rows_of_any_length_are_added_up(runs, monkeypatch):
     monkeypatch.setattr(cuda_rows, "SUM", (32, 1))  # 8 terms of up to 4 numbers
-    monkeypatch.setattr(cuda_rows, "EDGES", 4)
+    monkeypatch.setattr(cuda_rows, "EDGE_TILES", 2)
+    monkeypatch.setattr(cuda_rows, "LONG", 4)
     rows = torch.repeat_interleave(torch.arange(len(runs)) * 3, torch.tensor(runs))
     values = torch.randn(len(rows), 3, dtype=torch.float64)
     order = torch.randperm(len(rows))
@@ -152,6 +153,52 @@ def test_rows_of_any_length_are_added_up(runs, monkeypatch):
     want = torch.zeros(3 * len(runs), 3, dtype=torch.float64).index_add(0, rows, values)
     want[len(table) - 3 :] = 0  # the last row lies behind the end that the terms name
     torch.testing.assert_close(table.cpu(), want, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("importance", ["on", "off"])
+def test_what_is_prepared_ahead_gives_the_same_sums(importance):
+    case = Case(HashSpec(50, 9, 2), 3, dtype=torch.float64, lengths=SHORT, importance=importance)
+    call = call_of(case, keep=True)
+    wider = call._replace(keys=torch.cat([call.keys] * 2), keep=torch.cat([call.keep] * 2))
+    room = cuda.make_room(wider)
+    places = cuda.prepare(call, room)
+    grad = upstream(cuda.forward(call), torch.float64).to(DEVICE)
+
+    def summed(table):
+        def sink(terms):
+            slots, rows = terms.distinct
+            sums = torch.full((len(rows), table.shape[1]), torch.nan, dtype=torch.float64)
+            sums = sums.to(DEVICE)
+            cuda_rows.sum_rows(terms, cuda_rows.Rule(cuda_rows.STORE, sums), slots)
+            live = rows < len(table)
+            assert rows[live].tolist() == sorted(set(rows[live].tolist()))
+            out = torch.zeros_like(table)
+            out[rows[live]] = sums[live]
+            return cuda.Gradient(None, out)
+
+        return sink
+
+    tables = [t for t in (call.weight, call.importance) if t is not None]
+    sinks = [summed(t) for t in tables] + [None] * (2 - len(tables))
+    got = cuda.backward(call, grad, tuple(sinks), places=places)
+    dense = [cuda.dense(t) for t in tables] + [None] * (2 - len(tables))
+    want = cuda.backward(call, grad, tuple(dense))
+    for mine, theirs in zip(got[: len(tables)], want[: len(tables)], strict=True):
+        torch.testing.assert_close(mine.values, theirs.values, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_updates_smaller_than_the_precision_are_not_lost(dtype):
+    tables = Tables(cuda_rows.SGD, dtype, RULES["sgd"][1], d=8, rows=16)
+    tables.rule.table.fill_(1)
+    step = torch.finfo(dtype).eps / 8
+    rows = torch.arange(16, device=DEVICE)
+    for _ in range(40):
+        cuda_rows.begin_step(tables.rule, step, 1e-8, (0.9, 0.999))
+        cuda_rows.update_rows(tables.rule, rows, torch.full((16, 8), -1.0, device=DEVICE))
+    moved = (tables.rule.table.double() - 1) / step
+    assert moved.unique().numel() > 2
+    assert abs(moved.mean().item() - 40) < 5  # eleven times its standard error is 12
 
 
 class Tables:

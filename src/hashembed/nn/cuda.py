@@ -127,6 +127,7 @@ class Places(NamedTuple):
     base: int  # subtracted from the keys of P
     in_E: int  # how many keys are of E
     aside: tuple[Tensor, Tensor, torch.cuda.Event] | None = None  # being sorted, by `sort_aside`
+    room: "Room | None" = None  # sorted already, by `prepare`
 
     @property
     def of_E(self) -> Tensor:
@@ -139,15 +140,85 @@ class Places(NamedTuple):
         return self.keys[self.in_E :]
 
 
-def locate(call: Call, E: bool, P: bool) -> Places:
+class Room(NamedTuple):
+    """Where `prepare` puts its results, for as many tokens as there is room for."""
+
+    bag: Tensor  # (N,)
+    keys: Tensor  # (k N + N,)
+    sorted: Tensor  # the same keys, sorted
+    order: Tensor  # which was where
+    slots: Tensor  # which of its table's distinct rows, in order, a sorted key is
+    rows: Tensor  # those rows, E's from 0 on, P's from k N on; behind them rows that do not count
+
+
+def make_room(call: Call) -> Room:
+    """For the tokens of this call, in both tables."""
+    N, k = call.keys.shape[0], call.num_hashes
+    P = call.importance is not None
+    size, kind = k * N + (N if P else 0), _kind(call, True, P)
+
+    def empty(n: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(n, dtype=dtype, device=call.keys.device)
+
+    return Room(
+        empty(N, torch.int32),
+        empty(size, kind),
+        empty(size, kind),
+        empty(size, torch.int64),
+        empty(size, torch.int32),
+        empty(size, torch.int64),
+    )
+
+
+def prepare(call: Call, room: Room) -> Places:
+    """Where the tokens point, sorted, and which rows that are: all that needs no table.
+
+    So it can be done for one step while another is under way.
+    """
+    found = locate(call, True, call.importance is not None, room)
+    size, in_E = len(found.keys), found.in_E
+    sorted_keys, order = room.sorted[:size], room.order[:size]
+    torch.sort(found.keys, stable=True, out=(sorted_keys, order))
+    slots, rows = room.slots[:size], room.rows[:size]
+    if size:
+        begins = torch.ones(size, dtype=torch.int32, device=slots.device)
+        torch.ne(sorted_keys[1:], sorted_keys[:-1], out=begins[1:])
+        begins[in_E : in_E + 1].fill_(1)
+        counted = torch.cumsum(begins, 0, dtype=torch.int32)
+        rows.fill_(2**62)
+        T = 32 if INTERPRETED else 512
+        with device_of(slots):
+            triton_kernels.distinct_rows[(triton.cdiv(size, T),)](
+                sorted_keys, begins, counted, slots, rows, size, in_E, found.base, T=T
+            )
+    return prepared(call, room)
+
+
+def prepared(call: Call, room: Room) -> Places:
+    """What `prepare` has found, for a call with the same tokens."""
+    N, k = call.keys.shape[0], call.num_hashes
+    in_E, size = k * N, k * N + (0 if call.importance is None else N)
+    used = Room(room.bag[:N], *(tensor[:size] for tensor in room[1:]))
+    return Places(used.bag, used.keys, call.weight.shape[0] + 1, in_E, room=used)
+
+
+def _kind(call: Call, E: bool, P: bool) -> torch.dtype:
+    """Of keys that number the rows of both tables."""
+    B = call.weight.shape[0]
+    largest = (B + 1 if E else 0) + call.num_embeddings if P else B
+    return torch.int32 if largest <= _INT32 else torch.int64
+
+
+def locate(call: Call, E: bool, P: bool, room: Room | None = None) -> Places:
     """Where the tokens point, in the tables that are wanted."""
     call = call.contiguous()
     N, k, B = call.keys.shape[0], call.num_hashes, call.weight.shape[0]
     in_E, in_P, base = k * N if E else 0, N if P else 0, B + 1 if E else 0
-    largest = base + call.num_embeddings if P else B
-    kind = torch.int32 if largest <= _INT32 else torch.int64
-    bag = torch.empty(N, dtype=torch.int32, device=call.keys.device)
-    keys = torch.empty(in_E + in_P, dtype=kind, device=call.keys.device)
+    if room is None:
+        bag = torch.empty(N, dtype=torch.int32, device=call.keys.device)
+        keys = torch.empty(in_E + in_P, dtype=_kind(call, E, P), device=call.keys.device)
+    else:
+        bag, keys = room.bag[:N], room.keys[: in_E + in_P]
     T = 32 if INTERPRETED else 256
     if N:
         with device_of(keys):
@@ -186,6 +257,8 @@ def sort_aside(places: Places) -> Places:
 
 
 def _sorted(places: Places) -> tuple[Tensor, Tensor]:
+    if places.room is not None:
+        return places.room.sorted, places.room.order
     if places.aside is None:
         return torch.sort(places.keys, stable=True)
     keys, order, done = places.aside
@@ -224,14 +297,16 @@ def backward(
     )
     keys, order = _sorted(places)
     of_E = of_P = None
-    in_E = places.in_E
+    in_E, room = places.in_E, places.room
     if E_sink is not None:
         step = d if call.concat else 0
-        owner = places.bag
-        of_E = E_sink(Terms(keys[:in_E], order[:in_E], 0, 0, N, k, B, grad, step, owner, factors))
+        known = None if room is None else (room.slots[:in_E], room.rows[:in_E])
+        terms = (keys[:in_E], order[:in_E], 0, 0, N, k, B)
+        of_E = E_sink(Terms(*terms, grad, step, places.bag, factors, known))
     if P_sink is not None and slope is not None:
-        rest = (keys[in_E:], order[in_E:], places.base, in_E, N, 1, call.num_embeddings)
-        of_P = P_sink(Terms(*rest, slope, 0, None, None))
+        known = None if room is None else (room.slots[in_E:], room.rows[in_E:])
+        terms = (keys[in_E:], order[in_E:], places.base, in_E, N, 1, call.num_embeddings)
+        of_P = P_sink(Terms(*terms, slope, 0, None, None, known))
     return of_E, of_P, of_weights
 
 

@@ -21,7 +21,9 @@ INTERPRETED: bool = triton.knobs.runtime.interpret
 # Numbers in a tile, and its warps: the fastest of those tried on an H200 with d = 20 and d = 2.
 SUM, UPDATE = (1024, 1), (512, 2)
 TILE = 32  # in the interpreter, which scans numbers one by one, in Python
-EDGES = 4 if INTERPRETED else 32  # partial sums that `sum_edges` takes at a time
+# Partial sums that `sum_edges` takes at a time: of so many tiles, and of one long row. More are
+# slower: few programs have anything to do.
+EDGE_TILES, LONG = (2, 4) if INTERPRETED else (8, 32)
 _REACH = 2**10  # steps after which momentum is forgotten: beta1^1024 / beta2^512
 
 TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -86,6 +88,8 @@ class Terms(NamedTuple):
     component: int
     owner: Tensor | None
     factors: Tensor | None
+    # Where each key is among the distinct rows (M,), and these rows, filled up to M.
+    distinct: tuple[Tensor, Tensor] | None = None
 
 
 def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: bool = True) -> None:
@@ -130,7 +134,7 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
             ACC=acc(rule.table),
             num_warps=warps,
         )
-        A = max(1, min(EDGES // 2, 2048 // D))
+        A = max(1, min(EDGE_TILES, 2048 // D))
         triton_rows.sum_edges[(triton.cdiv(tiles, A),)](
             terms.keys,
             slots,
@@ -142,14 +146,31 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
             terms.rows,
             **common,
             A=A,
-            Z=max(1, min(EDGES, 4096 // D)),
+            Z=max(1, min(LONG, 4096 // D)),
             ACC=acc(rule.table),
             num_warps=warps,
         )
 
 
-def update_rows(rule: Rule, rows: Tensor, values: Tensor) -> None:
-    """Update distinct rows (m,) by their gradients (m, d)."""
+def sum_and_update(terms: Terms, rule: Rule) -> None:
+    """Update rows, which have caught up, by the sums of their terms."""
+    if terms.distinct is None:
+        sum_rows(terms, rule, behind=False)
+        return
+    # Two kernels that need few registers each are faster than one that needs many.
+    slots, rows = terms.distinct
+    sums = torch.empty(
+        len(rows),
+        rule.table.shape[1],
+        dtype=ACCUMULATION[rule.table.dtype],
+        device=rule.table.device,
+    )
+    sum_rows(terms, Rule(STORE, sums), slots)
+    update_rows(rule, rows, sums, behind=False)
+
+
+def update_rows(rule: Rule, rows: Tensor, values: Tensor, *, behind: bool = True) -> None:
+    """Update distinct rows (m,) by their gradients (m, d); rows behind the table do not count."""
     m, d = values.shape
     if m == 0:
         return
@@ -160,10 +181,11 @@ def update_rows(rule: Rule, rows: Tensor, values: Tensor) -> None:
             values.contiguous(),
             *rule.tensors,
             m,
+            len(rule.table),
             d=d,
             record=rule.record,
             RULE=rule.number,
-            BEHIND=True,
+            BEHIND=behind,
             T=T,
             D=D,
             ACC=acc(rule.table),

@@ -6,7 +6,7 @@ works on one part of the batches, the keys of the next are collected and copied.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +18,9 @@ from hashembed.hashing import id_keys
 from hashembed.labels import Labels
 from hashembed.nn import indexing
 from hashembed.nn.batches import place_keys, placed, to_device
-from hashembed.nn.steps import Steps
+from hashembed.nn.steps import Model, Steps
 from hashembed.text_kernels import gather
 from hashembed.threads import cpu_count, run_workers
-
-if TYPE_CHECKING:
-    from hashembed.nn.deep import DeepModel
 
 PART = 1 << 23  # keys that are streamed at a time
 
@@ -57,7 +54,7 @@ def _below(lane: Tensor, n: Tensor) -> Tensor:
 
 
 def train_members(
-    members: Sequence["DeepModel"],
+    members: Sequence[Model],
     bags: Bags,
     labels: Labels,
     order: I64,
@@ -91,11 +88,14 @@ def train_members(
     else:
         torch.index_select(placed(weights, device), 0, chosen, out=steps.weights[:n])
     torch.index_select(starts, 0, chosen, out=steps.starts[:n])
-    steps.begin(members[0].steps)
+    steps.begin(n, members[0].steps)
     parts = _streamed(steps, bags, tokens, n) if steps.streamed else [(0, len(tokens))]
     for first, last in parts:
+        steps.refill()
         for number in range(first, last):
-            steps.run(min(batch_size, n - number * batch_size), int(tokens[number]))
+            documents = min(batch_size, n - number * batch_size)
+            following = int(tokens[number + 1]) if number + 1 < last else 0
+            steps.run(documents, int(tokens[number]), following)
     for member in members:
         member.steps += len(tokens)
     losses: F32 = steps.losses[:, :n].to("cpu", copy=True).numpy()
@@ -103,9 +103,9 @@ def train_members(
     return losses
 
 
-def _prepare(members: Sequence["DeepModel"], bags: Bags, batch_size: int, tokens: I64) -> Steps:
+def _prepare(members: Sequence[Model], bags: Bags, batch_size: int, tokens: I64) -> Steps:
     """The steps of an earlier call, or new ones."""
-    model, most = members[0], int(tokens.max())
+    model, most, usual = members[0], int(tokens.max()), int(np.quantile(tokens, 0.9))
     old: Steps | None = model.prepared
     size = 2 * max(PART, most)
     found = place_keys(bags.keys, model.spec, model.device)
@@ -118,7 +118,7 @@ def _prepare(members: Sequence["DeepModel"], bags: Bags, batch_size: int, tokens
         keys = torch.empty(size, dtype=torch.int64, device=model.device)
     if old is None or not old.fits(members, keys, batch_size, len(tokens), most):
         old = model.prepared = None  # its memory may be needed
-        old = Steps(members, keys, batch_size, len(tokens), most, streamed)
+        old = Steps(members, keys, batch_size, len(tokens), (usual, most), streamed)
         model.prepared = old
     return old
 
@@ -128,7 +128,8 @@ def _streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> Iterator[tuple[i
 
     There are two halves, on the host and on the GPU: one is filled while the other is worked on.
     """
-    starts, lengths = (t[:n].cpu().numpy() for t in (steps.starts, steps.lengths))
+    starts, lengths = (t[:n].to("cpu", copy=True).numpy() for t in (steps.starts, steps.lengths))
+    steps.starts.zero_()  # of documents whose keys are not there yet
     half, cuda = len(steps.keys) // 2, steps.device.type == "cuda"
     collected = torch.empty(2, half, dtype=torch.int64, pin_memory=cuda)
     copied: list[Any] = [None, None]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -137,8 +138,10 @@ class Network(nn.Module):
         """Keys (N,), offsets (n + 1,) -> logits (n, classes); `keep` (N,) is what stays."""
         return self.layers(self.vectors(keys, offsets, keep))
 
-    def vectors(self, keys: Tensor, offsets: Tensor, keep: Tensor | None = None) -> Tensor:
-        """The sums or means of hash vectors (n, D)."""
+    def vectors(
+        self, keys: Tensor, offsets: Tensor, keep: Tensor | None = None, places: Any = None
+    ) -> Tensor:
+        """The sums or means of hash vectors (n, D); `places`: see `ops.hash_embedding_bag`."""
         bag = self.bag
         x = ops.hash_embedding_bag(
             keys,
@@ -151,10 +154,18 @@ class Network(nn.Module):
             mode=bag.mode,
             aggregation=bag.aggregation,
             append_importance=bag.append_importance,
+            places=places,
         )
         if keep is not None and bag.mode == "sum":
             x = x / (1 - self.dropout)
         return x
+
+    def call(self, keys: Tensor, offsets: Tensor, keep: Tensor | None) -> Any:
+        """The same as the Triton kernels take it."""
+        bag = self.bag
+        return ops.gpu_call(
+            keys, offsets, bag.weight, bag.importance, bag.hash_seeds, bag.spec, keep
+        )
 
     def layers(self, x: Tensor) -> Tensor:
         """Vectors (n, D) -> logits (n, classes)."""

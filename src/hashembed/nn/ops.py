@@ -129,11 +129,13 @@ def hash_embedding_bag(
     append_importance: bool = False,
     sparse: bool = False,
     mix: bool = False,
+    places: "cuda.Places | None" = None,
 ) -> Tensor:
     """keys (N,), offsets (n + 1,) -> sums or means of hash vectors over each bag (n, D).
 
     Bag i holds keys[offsets[i] : offsets[i + 1]]; an empty bag is zeros. Tokens where `keep` (N,)
     is False do not count, not even in a mean. With `mix` keys are integer ids, still to be mixed.
+    `places`: what `cuda.prepare` found for this call, ahead of it.
     """
     gpu = _triton_takes(keys, weight, importance, sparse)
     if mix and not gpu:
@@ -163,7 +165,22 @@ def hash_embedding_bag(
         aggregation == "concat",
         append_importance,
     )
-    return _by_kernels(keys, weight, importance, seeds, spec, options, sparse, gpu, mix)
+    return _by_kernels(keys, weight, importance, seeds, spec, options, sparse, gpu, mix, places)
+
+
+def gpu_call(
+    keys: Tensor,
+    offsets: Tensor,
+    weight: Tensor,
+    importance: Tensor | None,
+    seeds: Tensor,
+    spec: HashSpec,
+    keep: Tensor | None = None,
+) -> "cuda.Call":
+    """What `cuda.prepare` takes: where tokens point does not depend on the other options."""
+    number = cpu.indexing_number(spec)
+    tensors = (weight, importance, keys, seeds, offsets, keep, None)
+    return cuda.Call(*tensors, spec.num_embeddings, number, False, False, False, False)
 
 
 def _numba_takes(keys: Tensor, weight: Tensor, importance: Tensor | None, sparse: bool) -> bool:
@@ -204,6 +221,7 @@ def _by_kernels(
     sparse: bool,
     gpu: bool,
     mix: bool,
+    places: "cuda.Places | None" = None,
 ) -> Tensor:
     """options: the fields of `cpu.Bags` behind the buckets."""
     expected = (spec.num_embeddings, spec.num_hashes)
@@ -220,7 +238,7 @@ def _by_kernels(
         ):
             found: Tensor = cuda_ops.key_bag(*fields, *rest)
         else:
-            found = _on_gpu(sparse, *fields, *rest)
+            found = _on_gpu(sparse, places, *fields, *rest)
         return found
     hashing = (spec.num_embeddings, spec.num_buckets, indexing_number)
     if sparse or _may_have_reader(weight) or _may_have_reader(importance):
@@ -263,17 +281,19 @@ def _compact(
 @torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
     reason="a row optimizer works outside of compiled graphs"
 )
-def _on_gpu(sparse: bool, *fields: Any) -> Tensor:
+def _on_gpu(sparse: bool, places: "cuda.Places | None", *fields: Any) -> Tensor:
     """Any kind of gradient; fields: those of `cuda.Call`."""
     call = cuda.Call(*fields)
     tables = call.weight, call.importance
     readers = tuple(_reader(table) for table in tables)
-    places = None
     if any(readers):
-        places = cuda.locate(call, E=True, P=call.importance is not None)
-        if torch.is_grad_enabled() and _all_in_backward(tables, readers):
-            places = cuda.sort_aside(places)
+        if places is None:
+            places = cuda.locate(call, E=True, P=call.importance is not None)
+            if torch.is_grad_enabled() and _all_in_backward(tables, readers):
+                places = cuda.sort_aside(places)
         pairs = (places.of_E, 0), (places.of_P, places.base)
+        if places.room is not None:  # each row once
+            pairs = (places.room.rows[: places.in_E], 0), (places.room.rows[places.in_E :], 0)
         for table, reader, (rows, base) in zip(tables, readers, pairs, strict=True):
             if table is not None and reader is not None:
                 reader.before_read(table, rows, base)

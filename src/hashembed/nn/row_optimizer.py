@@ -53,7 +53,7 @@ class RowOptimizer(Optimizer):
             self._start(table, True, self.state[table], group)
         self._check_decay(group)
         with self._gpu_step(table, self.state[table], group) as rule:
-            cuda_rows.sum_rows(terms, rule, behind=False)  # `before_read` saw to that
+            cuda_rows.sum_and_update(terms, rule)  # `before_read` let them catch up
         # A graph that still needs the table as it was must fail, not go on with wrong numbers.
         torch.autograd.graph.increment_version(table)
 

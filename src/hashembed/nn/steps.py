@@ -1,25 +1,25 @@
 """Training steps that need nothing from the host: one CUDA graph, replayed.
 
 All that a step reads has a fixed place on the GPU: documents in the order they come, rates, the
-number of the step. The kernels of `triton_batches.py` make the batch from it. A batch of whatever
-size runs in the graph for the next larger number of keys; keys behind the last document's count for
-nothing.
+number of the step. While a step is under way the batch of the next is made from it, and sorted, on
+a stream of its own (`Batch`): so there are two batches, in turn.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from hashembed.nn import triton_batches
+from hashembed.nn import cuda, triton_batches
 from hashembed.nn.cuda_rows import INTERPRETED, device_of
 
-if TYPE_CHECKING:
-    from hashembed.nn.deep import DeepModel
+Model = Any  # a `DeepModel`; it is made of these steps
 
-WIDEST = 256  # vectors that `softmax_head` takes
+WIDEST = 255  # vectors that `softmax_head` takes
+MOST_SLOPES = 1 << 14  # of an output layer, that each program of it adds up by itself
 _TILE = 64 if INTERPRETED else 1024
 
 
@@ -31,25 +31,26 @@ class Steps:
         keys: of all documents, on that device.
         batch_size: documents in a batch.
         steps: at most so many in one call of `run`.
-        tokens: at most so many keys in a batch.
+        tokens: (usually, at most) so many keys in a batch. Batches have room for the one or the
+            other; what is left counts for nothing.
         streamed: whether `keys` are a place that keys pass through, instead of all there are.
     """
 
     def __init__(
         self,
-        members: Sequence["DeepModel"],
+        members: Sequence[Model],
         keys: Tensor,
         batch_size: int,
         steps: int,
-        tokens: int,
+        tokens: tuple[int, int],
         streamed: bool = False,
     ) -> None:
-        self.streamed = streamed
         self.members, self.keys, self.batch_size = list(members), keys, batch_size
-        self.max_steps, self.max_tokens = steps, rounded(tokens)
-        self.device = members[0].device
+        self.max_steps, self.rooms = steps, (rounded(tokens[0]), rounded(tokens[1]))
+        self.streamed, self.device = streamed, members[0].device
         self.versions = [member.version for member in members]
-        documents = steps * batch_size
+        self.cuda = self.device.type == "cuda"
+        documents = (steps + 1) * batch_size  # behind the last step a batch of empty ones
 
         def empty(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=self.device)
@@ -69,119 +70,96 @@ class Steps:
         self.step, self.before = empty(), empty()
         self.fine = empty(len(members), dtype=torch.int32)
         self.rate = empty(len(members), dtype=single)
-        self._keys, self._offsets = empty(self.max_tokens), empty(batch_size + 1)
-        self._shifts, self._labels = empty(batch_size), empty(batch_size)
-        self._weights = empty(batch_size, dtype=single)
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._seen: set[int] = set()
-        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
-        self._streams = (
-            [torch.cuda.Stream(self.device) for _ in members]  # type: ignore[no-untyped-call]
-            if self.device.type == "cuda" and len(members) > 1
-            else []
-        )
+        self._batches = Batch(self), Batch(self)
+        self._turn, self._ready = 0, False
+        self._graphs: dict[tuple[int, int, int], torch.cuda.CUDAGraph] = {}
+        self._seen: set[tuple[int, int, int]] = set()
+        self._pool = torch.cuda.graph_pool_handle() if self.cuda else None
+        several = len(members) if len(members) > 1 else 0
+        self._streams = self._make_streams(several)  # of members
+        self._aside = self._make_streams(1 + several)  # what makes the next batch; also of members
+
+    def _make_streams(self, count: int) -> list[torch.cuda.Stream]:
+        if not self.cuda:
+            return []
+        return [torch.cuda.Stream(self.device) for _ in range(count)]  # type: ignore[no-untyped-call]
 
     def fits(
-        self,
-        members: Sequence["DeepModel"],
-        keys: Tensor,
-        batch_size: int,
-        steps: int,
-        tokens: int,
+        self, members: Sequence[Model], keys: Tensor, batch_size: int, steps: int, tokens: int
     ) -> bool:
         """Whether these steps can be run here too."""
         return (
             keys is self.keys
             and batch_size == self.batch_size
             and steps <= self.max_steps
-            and tokens <= self.max_tokens
+            and tokens <= self.rooms[1]
             and len(members) == len(self.members)
             and all(a is b for a, b in zip(members, self.members, strict=True))
             and self.versions == [member.version for member in members]
         )
 
-    def begin(self, before: int) -> None:
-        """The first step of a call, after `before` steps in the life of the models."""
+    def begin(self, documents: int, before: int) -> None:
+        """So many documents are in place, after `before` steps in the life of the models."""
+        self.lengths[documents:].zero_()
         self.step.zero_()
         self.before.fill_(before)
         self.fine.fill_(1)
+        self._turn = 0
 
-    def run(self, documents: int, tokens: int) -> None:
+    def refill(self) -> None:
+        """Other keys are in place: what was made ahead is void."""
+        self._ready = False
+
+    def run(self, documents: int, tokens: int, next_tokens: int) -> None:
         """The next step, on so many documents that have so many keys; the host does not wait."""
-        capacity = min(rounded(tokens), self.max_tokens)
-        if documents != self.batch_size or self._pool is None:
-            self._step(documents, capacity)
-        elif capacity in self._graphs:
-            self._graphs[capacity].replay()
-        elif capacity in self._seen:
-            graph = self._graphs[capacity] = torch.cuda.CUDAGraph()
+        room, next_room = self._room(tokens), self._room(next_tokens)
+        if not self._ready:
+            self._batches[self._turn].make(0, room)
+            self._ready = True
+        case = room, next_room, self._turn
+        if documents != self.batch_size or not self.cuda:
+            self._step(documents, *case)
+        elif case in self._graphs:
+            self._graphs[case].replay()
+        elif case in self._seen:
+            graph = self._graphs[case] = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool):
-                self._step(documents, capacity)
+                self._step(documents, *case)
             graph.replay()
         else:  # the first one compiles kernels and makes the optimizers' state
-            self._seen.add(capacity)
-            self._step(documents, capacity)
+            self._seen.add(case)
+            self._step(documents, *case)
+        self._turn = 1 - self._turn
 
-    def _step(self, n: int, capacity: int) -> None:
+    def _room(self, tokens: int) -> int:
+        return self.rooms[0] if tokens <= self.rooms[0] else self.rooms[1]
+
+    def _step(self, n: int, room: int, next_room: int, turn: int) -> None:
+        batch, following = self._batches[turn], self._batches[1 - turn]
+        here = torch.cuda.current_stream(self.device) if self.cuda else None
+        if here is not None:
+            self._aside[0].wait_stream(here)
+        with torch.cuda.stream(self._aside[0]) if self.cuda else nullcontext():
+            following.make(1, next_room)
         with device_of(self.keys):
-            triton_batches.assemble[(1,)](
-                self.starts,
-                self.lengths,
-                self.labels,
-                self.weights,
-                self.rates,
-                self.step,
-                self.fine,
-                self._offsets,
-                self._shifts,
-                self._labels,
-                self._weights,
-                self.rate,
-                n,
-                self.batch_size,
-                MEMBERS=len(self.members),
-                T=_TILE,
+            triton_batches.begin[(1,)](
+                self.rates, self.step, self.fine, self.rate, MEMBERS=len(self.members), num_warps=1
             )
-            keys, offsets = self._keys[:capacity], self._offsets[: n + 1]
-            if capacity:
-                tile = min(_TILE, 256)
-                triton_batches.gather_keys[(triton.cdiv(capacity, tile),)](
-                    self.keys, offsets, self._shifts, keys, capacity, n, n.bit_length(), T=tile
-                )
-        labels = self._labels[:n]
-        if self.truth is not None:
-            flat = self.truth.view(self.max_steps, -1)
-            chosen = flat.index_select(0, self.step.view(1))
-            labels = chosen.view(self.batch_size, -1)[:n]
-        number = self.before + self.step
-        batch = (keys, offsets, labels, self._weights[:n], number)
-        if not self._streams:
-            for i in range(len(self.members)):
-                self._train(i, n, *batch)
-        else:
-            here = torch.cuda.current_stream(self.device)
-            for i, stream in enumerate(self._streams):
-                stream.wait_stream(here)
-                with torch.cuda.stream(stream):
-                    self._train(i, n, *batch)
-            for stream in self._streams:
+        for i in range(len(self.members)):
+            if here is not None and self._streams:
+                self._streams[i].wait_stream(here)
+            with torch.cuda.stream(self._streams[i]) if self._streams else nullcontext():
+                self._train(i, n, room, batch)
+        if here is not None:
+            for stream in (*self._streams, self._aside[0]):
                 here.wait_stream(stream)
         with device_of(self.keys):
             triton_batches.advance[(1,)](self.step, num_warps=1)
 
-    def _train(
-        self,
-        i: int,
-        n: int,
-        keys: Tensor,
-        offsets: Tensor,
-        labels: Tensor,
-        weights: Tensor,
-        number: Tensor,
-    ) -> None:
+    def _train(self, i: int, n: int, room: int, batch: "Batch") -> None:
         model, fine, rate = self.members[i], self.fine[i], self.rate[i]
         model.set_rate(rate)
-        vectors = model.network.vectors(keys, offsets, model.kept(len(keys), number))
+        vectors = model.network.vectors(*batch.inputs(i, n, room))
 
         def note(losses: Tensor) -> None:
             with device_of(losses):
@@ -189,20 +167,107 @@ class Steps:
                     losses, self.step, fine, rate, self.losses[i], n, self.batch_size, T=_TILE
                 )
 
-        learn(model, vectors, labels, weights, fine, model.scale(self.batch_size), note)
+        truth, weights = batch.truth[:n], batch.weights[:n]
+        learn(model, vectors, truth, weights, fine, model.scale(self.batch_size), note)
         model.update()
 
 
+class Batch:
+    """The documents of one step, and where they point."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        size, device = steps.batch_size, steps.device
+        kinds = (torch.int64, torch.int64, torch.int64, torch.float32)
+        self.offsets, self.shifts, self.labels, self.weights = (
+            torch.empty(size + 1, dtype=kind, device=device) for kind in kinds
+        )
+        self.keys = torch.empty(steps.rooms[1], dtype=torch.int64, device=device)
+        self.truth = self.labels
+        if steps.truth is not None:
+            shape = size, steps.truth.shape[1]
+            self.truth = torch.empty(shape, dtype=torch.bool, device=device)
+        self.keep: list[Tensor | None] = [None for _ in steps.members]
+        self.room: list[cuda.Room | None] = [None for _ in steps.members]
+        self.places: list[cuda.Places | None] = [None for _ in steps.members]
+
+    def make(self, ahead: int, room: int) -> None:
+        """The batch of the present step, or of the next, in so much room."""
+        steps, n = self.steps, self.steps.batch_size
+        keys = self.keys[:room]
+        with device_of(keys):
+            triton_batches.assemble[(1,)](
+                steps.starts,
+                steps.lengths,
+                steps.labels,
+                steps.weights,
+                steps.step,
+                self.offsets,
+                self.shifts,
+                self.labels,
+                self.weights,
+                n,
+                AHEAD=ahead,
+                T=_TILE,
+            )
+            if room:
+                tile = min(_TILE, 256)
+                triton_batches.gather_keys[(triton.cdiv(room, tile),)](
+                    steps.keys, self.offsets, self.shifts, keys, room, n, n.bit_length(), T=tile
+                )
+        step = steps.step + ahead
+        if steps.truth is not None:
+            chosen = steps.truth.view(steps.max_steps + 1, -1).index_select(0, step.view(1))
+            self.truth.copy_(chosen.view_as(self.truth))
+        aside = steps._aside[1:]
+        here = torch.cuda.current_stream(steps.device) if aside else None
+        for i in range(len(steps.members)):
+            if here is not None:
+                aside[i].wait_stream(here)
+            with torch.cuda.stream(aside[i]) if aside else nullcontext():
+                self._prepare(i, keys, steps.before + step)
+        if here is not None:
+            for stream in aside:
+                here.wait_stream(stream)
+
+    def _prepare(self, i: int, keys: Tensor, number: Tensor) -> None:
+        """What one member draws and sorts."""
+        model = self.steps.members[i]
+        keep = model.kept(len(keys), number)
+        if keep is not None:
+            if self.keep[i] is None:
+                self.keep[i] = torch.empty(len(self.keys), dtype=torch.bool, device=keep.device)
+            self.keep[i][: len(keep)].copy_(keep)  # type: ignore[index]
+        if not self.steps.cuda:
+            return
+        call = model.network.call(keys, self.offsets, keep)
+        if self.room[i] is None:
+            self.room[i] = cuda.make_room(call._replace(keys=self.keys))
+        self.places[i] = cuda.prepare(call, self.room[i])  # type: ignore[arg-type]
+
+    def inputs(
+        self, i: int, n: int, room: int
+    ) -> tuple[Tensor, Tensor, Tensor | None, "cuda.Places | None"]:
+        """Of one member: keys, offsets of n documents, what the dropout keeps, places."""
+        keep, call, places = self.keep[i], None, None
+        if keep is not None:
+            keep = keep[:room]
+        if self.steps.cuda:
+            call = self.steps.members[i].network.call(self.keys[:room], self.offsets, keep)
+            places = cuda.prepared(call, self.room[i])  # type: ignore[arg-type]
+        return self.keys[:room], self.offsets[: n + 1], keep, places
+
+
 def rounded(tokens: int) -> int:
-    """The next larger of 1, 1.25, 1.5 and 1.75 times a power of 2."""
-    unit = 1 << max((tokens - 1).bit_length() - 3, 0)
+    """The next larger of 8, 9, ... 15 times a power of 2."""
+    unit = 1 << max((tokens - 1).bit_length() - 4, 0)
     return -(-tokens // unit) * unit
 
 
 def learn(
-    model: "DeepModel",
+    model: Model,
     vectors: Tensor,
-    labels: Tensor,
+    truth: Tensor,
     weights: Tensor,
     fine: Tensor,
     scale: float,
@@ -212,34 +277,35 @@ def learn(
     network = model.network
     if model.multilabel or network.hidden or vectors.shape[1] > WIDEST:
         logits = network.layers(vectors)
-        logits.register_hook(lambda slopes: torch.where(fine != 0, slopes, 0))  # type: ignore[no-untyped-call]
-        losses = model.losses(logits, labels) * weights
+        logits.register_hook(lambda slopes: torch.where(fine != 0, slopes, 0))
+        losses = model.losses(logits, truth) * weights
         note(losses.detach())
-        (losses.sum() * scale).backward()  # type: ignore[no-untyped-call]
+        (losses.sum() * scale).backward()
         return
     W, bias, x = network.output.weight, network.output.bias, vectors.detach()
-    losses, slopes, of_x = softmax_head(x, W.detach(), bias.detach(), labels, weights, scale)
+    found = softmax_head(x, W.detach(), bias.detach(), truth, weights, scale)
+    losses, of_x, W.grad, bias.grad = found
     note(losses)
-    W.grad, bias.grad = slopes.t() @ x, slopes.sum(0)
     vectors.backward(of_x)  # type: ignore[no-untyped-call]
 
 
 def softmax_head(
-    x: Tensor,
-    W: Tensor,
-    bias: Tensor,
-    labels: Tensor,
-    weights: Tensor,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Cross entropy of x W' + bias for each document, and its slopes; see the kernel."""
+    x: Tensor, W: Tensor, bias: Tensor, labels: Tensor, weights: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Cross entropy of x W' + bias for each document, and the slopes of x, W and bias."""
     (n, d), C = x.shape, len(W)
-    losses, slopes, of_x = x.new_empty(n), x.new_empty(n, C), torch.empty_like(x)
-    D = max(16, triton.next_power_of_2(d))
+    losses, of_x = x.new_empty(n), torch.empty_like(x)
+    D = max(16, triton.next_power_of_2(d + 1))
     A = max(16, min(triton.next_power_of_2(C), 4096 // D))
-    T = 16
+    T, wide = 16, W.numel() > MOST_SLOPES
+    programs = triton.cdiv(n, T)
+    slopes = x.new_empty(n, C) if wide else None
+    sums = None if wide else x.new_empty(programs, W.numel() + C)
     with device_of(x):
-        triton_batches.softmax_head[(triton.cdiv(n, T),)](
-            x, W, bias, labels, weights, losses, slopes, of_x, n, C, scale, d=d, T=T, D=D, A=A
+        triton_batches.softmax_head[(programs,)](
+            x, W, bias, labels, weights, losses, slopes, sums, of_x, n, C, scale, d=d, T=T, D=D, A=A
         )
-    return losses, slopes, of_x
+    if slopes is not None:
+        return losses, of_x, slopes.t() @ x, slopes.sum(0)
+    of_W, of_bias = sums.sum(0).split([W.numel(), C])  # type: ignore[union-attr]
+    return losses, of_x, of_W.view_as(W), of_bias

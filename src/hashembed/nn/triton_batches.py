@@ -8,33 +8,27 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["n", "size"])
+@triton.jit(do_not_specialize=["n"])
 def assemble(
     starts,
     lengths,
     labels,
     weights,
-    rates,
     step,
-    fine,
     offsets,
     shifts,
     batch_labels,
     batch_weights,
-    rate,
     n,
-    size,
-    MEMBERS: tl.constexpr,
+    AHEAD: tl.constexpr,
     T: tl.constexpr,
 ):
-    """The n documents of a step, which begin at document step * size of the arrays.
+    """The n documents of the step AHEAD of this one, of which every step has n.
 
     -> offsets (n + 1,) of their keys, shifts (n,) from there to their places among all keys, their
-    labels and weights, and the rate of the step for each member of an ensemble: 0 once something
-    went wrong with it (`note`).
+    labels and weights.
     """
-    at = tl.load(step)
-    first = at * size
+    first = (tl.load(step) + AHEAD) * n
     total = tl.zeros([], tl.int64)
     tl.store(offsets, total)
     for begin in range(0, n, T):
@@ -49,9 +43,14 @@ def assemble(
             tl.store(batch_labels + j, tl.load(labels + first + j, mask=inside), mask=inside)
         tl.store(batch_weights + j, tl.load(weights + first + j, mask=inside), mask=inside)
         total += tl.sum(length, axis=0)
+
+
+@triton.jit
+def begin(rates, step, fine, rate, MEMBERS: tl.constexpr):
+    """The rate of this step for each member of an ensemble; 0 once one was not `fine`."""
     for member in tl.static_range(MEMBERS):
         good = tl.load(fine + member) != 0
-        tl.store(rate + member, tl.where(good, tl.load(rates + at), 0.0))
+        tl.store(rate + member, tl.where(good, tl.load(rates + tl.load(step)), 0.0))
 
 
 @triton.jit(do_not_specialize=["N", "bags", "steps"])
@@ -71,6 +70,17 @@ def gather_keys(keys, offsets, shifts, out, N, bags, steps, T: tl.constexpr):
     tl.store(out + t, tl.load(keys + t + shift, mask=live, other=0), mask=t < N)
 
 
+@triton.jit
+def columns(W, bias, c, cols, C, d: tl.constexpr):
+    """W' of classes c (D, A), and the bias in row d."""
+    known = (c < C)[None, :]
+    of_W = tl.load(W + c[None, :] * d + cols[:, None], mask=known & (cols < d)[:, None], other=0)
+    of_bias = tl.load(
+        bias + c[None, :] + cols[:, None] * 0, mask=known & (cols == d)[:, None], other=0
+    )
+    return of_W + of_bias
+
+
 @triton.jit(do_not_specialize=["n", "C", "scale"])
 def softmax_head(
     x,
@@ -80,6 +90,7 @@ def softmax_head(
     weights,
     losses,
     slopes,
+    sums,
     of_x,
     n,
     C,
@@ -91,14 +102,16 @@ def softmax_head(
 ):
     """Cross entropy of x W' + bias, times each document's weight, and its slopes, times `scale`.
 
-    losses (n,), slopes of the logits (n, C) and of x (n, d). A classes are taken at a time, twice.
-    A loss that is not finite has no slopes.
+    losses (n,), slopes of x (n, d), and of the logits (n, C); or, instead, for each program the
+    sums of slopes of W and bias, C d + C numbers. The bias is column d of W, where x is 1. A
+    classes are taken at a time, twice. A loss that is not finite has no slopes.
     """
     j = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     cols = tl.arange(0, D)
     inside = j < n
     mask = inside[:, None] & (cols < d)[None, :]
     vector = tl.load(x + j[:, None] * d + cols[None, :], mask=mask, other=0)
+    vector = tl.where((cols == d)[None, :], 1.0, vector)
     label = tl.load(labels + j, mask=inside, other=0)
     weight = tl.load(weights + j, mask=inside, other=0)
     top = tl.full([T], float("-inf"), tl.float32)
@@ -106,13 +119,8 @@ def softmax_head(
     mine = tl.zeros([T], tl.float32)
     for first in range(0, C, A):
         c = first + tl.arange(0, A)
-        row = tl.load(
-            W + c[None, :] * d + cols[:, None],
-            mask=(c < C)[None, :] & (cols < d)[:, None],
-            other=0,
-        )
-        z = tl.dot(vector, row, input_precision="ieee")
-        z += tl.load(bias + c, mask=c < C, other=float("-inf"))[None, :]
+        z = tl.dot(vector, columns(W, bias, c, cols, C, d), input_precision="ieee")
+        z = tl.where((c < C)[None, :], z, float("-inf"))
         higher = tl.maximum(top, tl.max(z, axis=1))
         total = total * tl.exp(top - higher) + tl.sum(tl.exp(z - higher[:, None]), axis=1)
         top = higher
@@ -123,16 +131,21 @@ def softmax_head(
     gradient = tl.zeros([T, D], tl.float32)
     for first in range(0, C, A):
         c = first + tl.arange(0, A)
-        known = (c < C)[None, :] & (cols < d)[:, None]
-        row = tl.load(W + c[None, :] * d + cols[:, None], mask=known, other=0)
-        z = tl.dot(vector, row, input_precision="ieee")
-        z += tl.load(bias + c, mask=c < C, other=float("-inf"))[None, :]
+        column = columns(W, bias, c, cols, C, d)
+        z = tl.dot(vector, column, input_precision="ieee")
         slope = tl.exp(z - top[:, None]) / total[:, None]
         slope -= (c[None, :] == label[:, None]).to(tl.float32)
-        slope = tl.where(counts[:, None], slope * (weight * scale)[:, None], 0)
-        place = slopes + j[:, None] * C + c[None, :]
-        tl.store(place, slope, mask=inside[:, None] & (c < C)[None, :])
-        gradient += tl.dot(slope, tl.trans(row), input_precision="ieee")
+        known = (c < C)[None, :]
+        slope = tl.where(counts[:, None] & known, slope * (weight * scale)[:, None], 0)
+        if slopes is not None:
+            place = slopes + j[:, None] * C + c[None, :]
+            tl.store(place, slope, mask=inside[:, None] & known)
+        gradient += tl.dot(slope, tl.trans(column), input_precision="ieee")
+        if sums is not None:
+            total_W = tl.dot(tl.trans(slope), vector, input_precision="ieee")
+            place = sums + tl.program_id(0).to(tl.int64) * (C * d + C)
+            place += tl.where(cols == d, C * d + c[:, None], c[:, None] * d + cols[None, :])
+            tl.store(place, total_W, mask=(c < C)[:, None] & (cols <= d)[None, :])
     tl.store(of_x + j[:, None] * d + cols[None, :], gradient, mask=mask)
 
 

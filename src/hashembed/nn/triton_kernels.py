@@ -271,6 +271,26 @@ def sort_keys(
             tl.store(place, bucket.to(E_keys.dtype.element_ty), mask=inside)
 
 
+@triton.jit(do_not_specialize=["M", "in_E", "base"])
+def distinct_rows(keys, begins, counted, slots, rows, M, in_E, base, T: tl.constexpr):
+    """Sorted keys (M,), the first in_E of E, the rest of P; begins (M,): the first of its kind.
+
+    counted (M,): the beginnings up to here. slots (M,): which of the distinct rows of its table,
+    from 0 on, a key is. These rows go to `rows`: E's from 0 on, P's from in_E on.
+    """
+    x = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    inside = x < M
+    of_P = x >= in_E
+    before = tl.load(counted + in_E - 1, mask=in_E > 0, other=0)
+    slot = tl.load(counted + x, mask=inside, other=1) - 1
+    slot = tl.where(of_P, slot - before, slot)
+    tl.store(slots + x, slot, mask=inside)
+    first = tl.load(begins + x, mask=inside, other=0) != 0
+    row = tl.load(keys + x, mask=inside, other=0).to(tl.int64)
+    row = tl.where(of_P, row - base, row)
+    tl.store(rows + tl.where(of_P, in_E + slot, slot), row, mask=inside & first)
+
+
 @triton.jit(do_not_specialize=["N", "bags", "K", "B"])
 def slopes(
     keys,

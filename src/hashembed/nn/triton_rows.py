@@ -13,6 +13,8 @@ changes from step to step.
 import triton
 import triton.language as tl
 
+from hashembed.nn.triton_hash import fmix32
+
 STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM = (tl.constexpr(rule) for rule in range(5))
 # Places in `numbers`; the logarithms have base 2.
 LR, EPS, SIZE, ROOT, LOG_BETA1, LOG_BETA2, LENGTH = (tl.constexpr(place) for place in range(7))
@@ -23,6 +25,24 @@ RING = tl.constexpr(2**18)  # steps that `tails` remembers; beyond, a step 2^18 
 def add_same_row(total, row_begins, value, begins):
     """Two neighbouring sums of a segmented scan -> one."""
     return tl.where(begins != 0, value, total + value), row_begins | begins
+
+
+@triton.jit
+def shortened(p, kind: tl.constexpr, row, cols, step):
+    """Numbers (R, D) of rows in a table's precision.
+
+    To 16 bits they are rounded up or down at random, with probabilities that make the mean right:
+    rounded to the nearest, steps much smaller than the numbers would all be lost. The draw follows
+    from the step, the row and the column.
+    """
+    if (kind == tl.bfloat16) | (kind == tl.float16):
+        dropped: tl.constexpr = 16 if kind == tl.bfloat16 else 13  # bits of the 23 of a float32
+        mixed = fmix32(row.to(tl.uint32) ^ fmix32(step.to(tl.uint32) + (row >> 32).to(tl.uint32)))
+        draw = fmix32(mixed[:, None] + cols.to(tl.uint32)[None, :] * 0x9E3779B9)
+        bits = p.to(tl.uint32, bitcast=True)
+        more = ((bits + (draw & ((1 << dropped) - 1))) >> dropped) << dropped
+        p = tl.where(tl.abs(p) < float("inf"), more.to(tl.float32, bitcast=True), p)
+    return p.to(kind)
 
 
 @triton.jit
@@ -131,7 +151,11 @@ def finish(
         tl.store(place + d, other, mask=mask)
         tl.store(stamp, tl.full(row.shape, 0, stamps.dtype.element_ty) + now, mask=live)
     place = table + row[:, None] * d + cols[None, :]
-    tl.store(place, p.to(table.dtype.element_ty), mask=mask)
+    kind: tl.constexpr = table.dtype.element_ty
+    if RULE == STORE:
+        tl.store(place, p.to(kind), mask=mask)
+    else:
+        tl.store(place, shortened(p, kind, row, cols, tl.load(step)), mask=mask)
 
 
 @triton.jit(do_not_specialize=["M", "N", "base", "rows", "first"])
@@ -352,7 +376,7 @@ def sum_edges(
             )
 
 
-@triton.jit(do_not_specialize=["M"])
+@triton.jit(do_not_specialize=["M", "size"])
 def update_rows(
     rows,
     values,
@@ -363,6 +387,7 @@ def update_rows(
     tails,
     step,
     M,
+    size,
     d: tl.constexpr,
     record: tl.constexpr,
     RULE: tl.constexpr,
@@ -371,11 +396,13 @@ def update_rows(
     D: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Update distinct rows (M,) by their gradients, values (M, d)."""
+    """Update distinct rows (M,) below `size` by their gradients, values (M, d)."""
     x = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     cols = tl.arange(0, D)
-    live = x < M
-    row = tl.load(rows + x, mask=live, other=0)
+    row = tl.load(rows + x, mask=x < M, other=size)
+    live = row < size
+    if tl.sum(live.to(tl.int32), axis=0) == 0:
+        return
     mask = live[:, None] & (cols < d)[None, :]
     g = tl.load(values + x[:, None] * d + cols[None, :], mask=mask, other=0).to(ACC)
     p, one, other = read(row, live, cols, table, state, d, record, RULE, ACC)
@@ -427,6 +454,8 @@ def catch_up(
     x = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     row = tl.load(keys + x, mask=x < M, other=0).to(tl.int64) - base
     live = (x < M) & (row < size)
+    if tl.sum(live.to(tl.int32), axis=0) == 0:
+        return
     now = tl.load(step)
     stamp = stamps + row * record + 2 * d
     present = tl.full([T], 0, stamps.dtype.element_ty) + now
@@ -443,7 +472,7 @@ def catch_up(
         m = tl.load(moments, mask=mask, other=0)
         v = tl.load(moments + d, mask=mask, other=0)
         p, m, v = caught_up(p, m, v, then, now, numbers, tails, ACC)
-        tl.store(place, p.to(table.dtype.element_ty), mask=mask)
+        tl.store(place, shortened(p, table.dtype.element_ty, row, cols, now), mask=mask)
         tl.store(moments, m, mask=mask)
         tl.store(moments + d, v, mask=mask)
 
