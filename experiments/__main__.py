@@ -7,6 +7,7 @@ you like: it goes on where it was.
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from experiments import datasets, plans, zhang
@@ -27,7 +28,10 @@ def main() -> None:
     parser.add_argument("--dataset", nargs="+", default=None, metavar="NAME", help=", ".join(KNOWN))
     parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
     parser.add_argument("--protocol", nargs="+", default=["default", "paper"])
+    parser.add_argument("--part", nargs="+", default=plans.PARTS, choices=plans.PARTS)
     parser.add_argument("--only", default="", help="runs whose name holds this")
+    parser.add_argument("--seeds", type=int, default=len(plans.SEEDS), help="the first so many")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     parser.add_argument("--runs", type=Path, default=RUNS)
     parser.add_argument("--threads", type=int)
     parser.add_argument(
@@ -41,26 +45,32 @@ def main() -> None:
         return
     data = Path(options.data) if options.data else None
     for name in options.dataset or default_sets(options.what):
-        wanted = [run for run in planned(options, name) if options.only in run.name]
-        missing = [run for run in wanted if not run.done(options.runs)]
-        if not missing:
-            print(f"{name}: all {len(wanted)} runs are there", flush=True)
-            continue
-        loaded = datasets.load(name, data)
-        for run in missing:
-            record = run.make(loaded, options.runs, options.threads, options.quiet_machine)
+        found, loaded = 0, None
+        for run in planned(options, name):
+            if options.only not in run.name or run.seed >= options.seeds:
+                continue
+            if run.done(options.runs):
+                found += 1
+                continue
+            loaded = loaded or datasets.load(name, data)
+            record = run.on(options.device).make(
+                loaded, options.runs, options.threads, options.quiet_machine
+            )
             print(f"{name}: {run.name}, seed {run.seed}: {summary(record['metrics'])}", flush=True)
+        if loaded is None:
+            print(f"{name}: all {found} runs are there", flush=True)
 
 
 def default_sets(what: str) -> list[str]:
     return list(plans.ABLATION_SETS if what in plans.ABLATIONS else datasets.SOURCES)
 
 
-def planned(options: argparse.Namespace, dataset: str) -> list[Run]:
+def planned(options: argparse.Namespace, dataset: str) -> Iterable[Run]:
+    """One after the other: what is to be run may depend on what has been."""
     if options.what == "table1":
         return plans.table1(dataset)
     if options.what == "table2":
-        return plans.table2(dataset, tuple(options.protocol))
+        return plans.table2(dataset, tuple(options.protocol), tuple(options.part), options.runs)
     if options.what == "table3":
         return plans.table3(dataset)
     return plans.ablation(options.what, dataset)
@@ -68,7 +78,8 @@ def planned(options: argparse.Namespace, dataset: str) -> list[Run]:
 
 def summary(metrics: dict) -> str:
     if "test_accuracy" in metrics:
-        return f"{100 * metrics['test_accuracy']:.2f}%"
+        time = f", {metrics['train_seconds']:.1f} s" if "train_seconds" in metrics else ""
+        return f"{100 * metrics['test_accuracy']:.2f}%{time}"
     return ", ".join(f"{k} {v:,}" for k, v in metrics.items() if isinstance(v, int))
 
 

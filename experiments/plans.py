@@ -1,8 +1,12 @@
 """Which runs make which table or plot."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from experiments.collisions import Collisions
+from experiments.deep import Deep
 from experiments.rivals import FastText, LinearModel, NaiveBayesSVM
 from experiments.runs import Run
 from experiments.shallow import Shallow
@@ -19,6 +23,35 @@ TABLE2 = {
     "standard 200M": STANDARD,
     "standard 200M, small start": replace(STANDARD, weight_scale=QUIET),
 }
+# The same three with Adam, as in the paper.
+HASH_ADAM = Deep()
+STANDARD_ADAM = Deep(num_buckets=10_000_000, num_hashes=1, importance=False)
+ADAM = {
+    "hash 40M, Adam": HASH_ADAM,
+    "standard 200M, Adam": STANDARD_ADAM,
+    "standard 200M, small start, Adam": replace(STANDARD_ADAM, weight_scale=QUIET),
+}
+# The right half: a dictionary of 1- to 9-grams and a deep model. Sizes are chosen on validation.
+DEEP = Deep(dictionary=1_000_000, embedding_dim=200, hidden_layers=(1000, 1000, 1000), passes=100)
+DEEP_STANDARD = replace(DEEP, num_buckets=None, num_hashes=1, importance=False)
+DEEP_BUCKETS = (500, 10_000, 50_000, 100_000, 150_000)
+DEEP_SIZES = (10_000, 25_000, 50_000, 300_000, 500_000, 1_000_000)
+DICTIONARY: dict[str, dict[str, Deep]] = {
+    "hash": {f"deep hash, B = {B:,}": replace(DEEP, num_buckets=B) for B in DEEP_BUCKETS},
+    "standard": {
+        f"deep standard, {size:,} n-grams": replace(DEEP_STANDARD, dictionary=size)
+        for size in DEEP_SIZES
+    },
+    "standard, small start": {
+        f"deep standard, {size:,} n-grams, small start": replace(
+            DEEP_STANDARD, dictionary=size, weight_scale=QUIET
+        )
+        for size in DEEP_SIZES
+    },
+}
+ENSEMBLE = {"deep hash, ensemble of 10": replace(DEEP, num_buckets=50_000, members=10)}
+PARTS = ("shallow", "adam", "dictionary", "small-start", "ensemble")  # of table 2
+
 TABLE3 = {
     "BoW": LinearModel(ngrams=(1, 1), size=50_000),
     "n-grams": LinearModel(ngrams=(1, 5), size=500_000),
@@ -96,20 +129,44 @@ def table1(dataset: str) -> list[Run]:
     return [Run("table1", dataset, "sizes", 0, Sizes())]
 
 
-def table2(dataset: str, protocols: tuple[str, ...]) -> list[Run]:
-    """Without a dictionary. With one, deep models and the ensemble: a method each, added here."""
-    return [
-        Run(
-            "table2",
-            dataset,
-            f"{name}, {protocol} protocol",
-            seed,
-            replace(method, protocol=protocol),
-        )
-        for protocol in protocols
-        for name, method in TABLE2.items()
-        for seed in SEEDS
-    ]
+def table2(
+    dataset: str, protocols: tuple[str, ...], parts: tuple[str, ...], folder: Path
+) -> Iterator[Run]:
+    """Both halves. The further seeds of a size come after the runs that it is chosen by."""
+    if "shallow" in parts:
+        for protocol in protocols:
+            methods = {
+                f"{name}, {protocol} protocol": replace(method, protocol=protocol)
+                for name, method in TABLE2.items()
+            }
+            yield from _seeds(dataset, methods)
+    if "adam" in parts:
+        methods = {f"{name}, paper protocol": method for name, method in ADAM.items()}
+        yield from _seeds(dataset, methods)
+    for kind, methods in DICTIONARY.items():
+        if ("small-start" if kind.endswith("small start") else "dictionary") in parts:
+            yield from _seeds(dataset, methods, SEEDS[:1])
+            best = chosen(dataset, methods, folder)
+            yield from _seeds(dataset, {best: methods[best]} if best else {}, SEEDS[1:])
+    if "ensemble" in parts:
+        yield from _seeds(dataset, ENSEMBLE)
+
+
+def _seeds(dataset: str, methods: dict, seeds: tuple[int, ...] = SEEDS) -> Iterator[Run]:
+    for name, method in methods.items():
+        for seed in seeds:
+            yield Run("table2", dataset, name, seed, method)
+
+
+def chosen(dataset: str, methods: dict, folder: Path) -> str | None:
+    """The method with the best validation accuracy of the first seed, once all have run."""
+    reached = {}
+    for run in _seeds(dataset, methods, SEEDS[:1]):
+        path = run.path(folder)
+        if not path.exists():
+            return None
+        reached[run.name] = json.loads(path.read_text())["metrics"]["validation_accuracy"]
+    return max(reached, key=reached.__getitem__)
 
 
 def table3(dataset: str) -> list[Run]:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,13 +16,17 @@ from experiments.datasets import Dataset
 
 RUNS = Path(__file__).parent / "runs"
 PACKAGES = ("numba", "numpy", "scikit-learn", "fasttext-wheel", "torch")
+APART = ("device",)  # fields of a method that are no part of its configuration
 
 
 class Method(Protocol):
-    """A dataclass whose fields are the configuration."""
+    """A dataclass whose fields are the configuration, but for those of `APART`."""
 
     def run(self, data: Dataset, seed: int, threads: int | None = None) -> dict:
-        """Train and test -> metrics; `parameters` and `train_seconds` are among them."""
+        """Train and test -> metrics; `parameters` and `train_seconds` are among them.
+
+        `device` may be: the name of one that is not the CPU.
+        """
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,14 @@ class Run:
         return folder / self.experiment / self.dataset / f"{file}.json"
 
     def configuration(self) -> dict:
-        return json.loads(json.dumps({"kind": type(self.method).__name__, **asdict(self.method)}))
+        settings = {k: v for k, v in asdict(self.method).items() if k not in APART}
+        return json.loads(json.dumps({"kind": type(self.method).__name__, **settings}))
+
+    def on(self, device: str) -> "Run":
+        """The same run on that device, if its method cares."""
+        if not hasattr(self.method, "device"):
+            return self
+        return replace(self, method=replace(self.method, device=device))
 
     def done(self, folder: Path) -> bool:
         """Whether its file is there; one of another configuration is an error."""
@@ -49,7 +60,11 @@ class Run:
             return False
         found = json.loads(path.read_text())["configuration"]
         # A setting that is newer than the file had its default.
-        known = {f.name: f.default for f in fields(self.method) if f.default is not MISSING}
+        known = {
+            f.name: f.default
+            for f in fields(self.method)
+            if f.default is not MISSING and f.name not in APART
+        }
         if {**json.loads(json.dumps(known)), **found} != self.configuration():
             raise SystemExit(
                 f"{path} is of another configuration: {found}\nRemove it to run "
@@ -61,6 +76,7 @@ class Run:
         """Run it and write its file, whole or not at all."""
         start = time.perf_counter()
         metrics = self.method.run(data, self.seed, threads)
+        place = metrics.pop("device", None)
         record = {
             "experiment": self.experiment,
             "dataset": self.dataset,
@@ -74,7 +90,7 @@ class Run:
             "seconds": round(time.perf_counter() - start, 2),
             "quiet": quiet,
             "threads": threads or os.cpu_count(),
-            "device": device(),
+            "device": place or device(),
             "versions": versions(),
             "commit": commit(),
             "date": time.strftime("%Y-%m-%d"),

@@ -11,15 +11,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from experiments import __main__ as command
 from experiments import datasets, plans, report, zhang
 from experiments.collisions import Collisions, share_in_collision
 from experiments.datasets import Dataset, Part
+from experiments.deep import Deep, cut, hashed_bags, ranked_bags, rule_for_batch
 from experiments.rivals import FastText, LinearModel, NaiveBayesSVM
 from experiments.runs import Run, records
 from experiments.shallow import Shallow
 
+from hashembed.dictionary import Dictionary
+from hashembed.text import TextConfig
+
 TINY = Shallow(num_embeddings=1000, num_buckets=100, embedding_dim=16)
+TINY_DEEP = Deep(
+    num_embeddings=1000, num_buckets=100, embedding_dim=8, learning_rate=0.01, passes=15
+)
 
 
 def made(rows: int, classes: int = 2, seed: int = 0) -> Part:
@@ -35,6 +43,14 @@ def made(rows: int, classes: int = 2, seed: int = 0) -> Part:
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     return Dataset("made", made(2000), made(100, seed=1), 2)
+
+
+@pytest.fixture(autouse=True)
+def same_threads():
+    """A run sets the number of torch's threads for good."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 def write_csv(path: Path, rows: list[list[str]]) -> None:
@@ -167,6 +183,80 @@ def test_a_dictionary_takes_the_place_of_the_hash(data):
     assert reached["test_accuracy"] > 0.9
 
 
+def test_the_paper_protocol_with_adam(data):
+    reached = TINY_DEEP.run(data, 0, 1)
+    assert reached["test_accuracy"] > 0.9
+    assert reached["validation_accuracy"] > 0.9
+    assert reached["parameters"] == 100 * 8 + 1000 * 2 + 2 * 8 + 2
+    assert reached["best_pass"] <= reached["passes"] <= 15
+    assert reached["batch_size"] == 64
+    again, other = TINY_DEEP.run(data, 0, 1), TINY_DEEP.run(data, 1, 1)
+    assert again["test_loss"] == reached["test_loss"] != other["test_loss"]
+
+
+def test_the_best_pass_is_what_is_tested(data):
+    """Ten more passes at a rate that spoils everything change nothing."""
+    rash = replace(TINY_DEEP, learning_rate=0.5, passes=20)
+    reached = rash.run(data, 0, 1)
+    assert reached["best_pass"] < reached["passes"]
+    short = replace(rash, passes=reached["best_pass"]).run(data, 0, 1)
+    assert short["test_loss"] == reached["test_loss"]
+    assert short["validation_accuracy"] == reached["validation_accuracy"]
+
+
+def test_deep_models_with_a_dictionary(data):
+    ranked = len(Dictionary.count(data.train.texts, TextConfig((1, 9), lowercase=False)))
+    deep = replace(TINY_DEEP, dictionary=1_000_000, hidden_layers=(16, 12), num_buckets=30)
+    layers = (2 * 8 + 8 * 16 + 16) + (2 * 16 + 16 * 12 + 12) + (2 * 12 + 12 * 2 + 2)
+    hashed = deep.run(data, 0, 1)
+    assert hashed["dictionary"] == ranked
+    assert hashed["parameters"] == 30 * 8 + 2 * ranked + layers
+    standard = replace(deep, dictionary=50, num_buckets=None, num_hashes=1, importance=False)
+    reached = standard.run(data, 0, 1)
+    assert reached["parameters"] == 50 * 8 + layers
+    assert min(hashed["test_accuracy"], reached["test_accuracy"]) > 0.9
+    quiet = replace(standard, weight_scale=0.0005, passes=1).run(data, 0, 1)
+    assert quiet["test_loss"] != replace(standard, passes=1).run(data, 0, 1)["test_loss"]
+
+
+def test_members_differ_in_their_layers(data):
+    three = replace(TINY_DEEP, hidden_layers=(16, 12), members=3, passes=5)
+    reached = three.run(data, 0, 1)
+    tables, first = 100 * 8 + 1000 * 2, 2 * 8 + 8 * 16 + 16
+    one = first + (2 * 16 + 16 * 2 + 2)
+    two = first + (2 * 16 + 16 * 12 + 12) + (2 * 12 + 12 * 2 + 2)
+    assert reached["parameters"] == 3 * tables + 2 * one + two
+    assert reached["test_accuracy"] > 0.9
+
+
+def test_a_smaller_dictionary_is_a_cut_of_the_larger_one(data):
+    train, test, size = ranked_bags(data)
+    small = Dictionary.count(data.train.texts, TextConfig((1, 9), lowercase=False), 70)
+    for bags, part in ((train, data.train), (test, data.test)):
+        expected, found = small.bags(part.texts), cut(bags, 70)
+        assert found.keys.tolist() == expected.keys.tolist()
+        assert found.offsets.tolist() == expected.offsets.tolist()
+    assert size == len(Dictionary.count(data.train.texts, TextConfig((1, 9), lowercase=False)))
+
+
+def test_bags_are_made_once_for_all_runs(data):
+    before = ranked_bags.cache_info().misses, hashed_bags.cache_info().misses
+    quick = replace(TINY_DEEP, passes=1)
+    for method in (quick, replace(quick, num_buckets=50), replace(quick, dictionary=9)):
+        method.run(data, 0, 1)
+        method.run(data, 1, 1)
+    after = ranked_bags.cache_info().misses, hashed_bags.cache_info().misses
+    assert after[0] - before[0] <= 1
+    assert after[1] - before[1] <= 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch"), [(1, 64), (6_400, 64), (25_000, 128), (40_000, 256), (10**7, 1024)]
+)
+def test_batches_leave_a_hundred_steps(rows, batch):
+    assert rule_for_batch(rows) == batch
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -178,7 +268,7 @@ def test_a_dictionary_takes_the_place_of_the_hash(data):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_rivals_learn(method, classes):
     data = Dataset("made", made(400, classes), made(100, classes, seed=1), classes)
-    reached = method.run(data, 0)
+    reached = method.run(data, 0, 1)
     assert reached["test_accuracy"] > 0.9
     assert reached["parameters"] > 40
 
@@ -225,15 +315,48 @@ def test_a_run_is_a_file_and_is_made_once(data, tmp_path):
         other.done(tmp_path)
 
 
-def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
-    train, test = made(60), made(20, seed=1)
-    for name, part in (("train", train), ("test", test)):
+def test_the_device_is_no_part_of_the_configuration(data, tmp_path):
+    run = Run("table2", "made", "deep", 0, replace(TINY_DEEP, passes=1))
+    record = run.on("cpu").make(data, tmp_path, 1, quiet=False)
+    assert "device" not in record["configuration"]
+    assert "device" not in record["metrics"]
+    assert "cores of" in record["device"]
+    assert run.done(tmp_path)
+    assert run.on("cuda").done(tmp_path)
+    shallow = Run("table2", "made", "shallow", 0, TINY)
+    assert shallow.on("cuda") == shallow
+
+
+def command_arguments(folder: Path, rows: int, *more: str) -> list[str]:
+    """A command that takes its data from the folder, where it is put."""
+    for name, part in (("train", made(rows)), ("test", made(20, seed=1))):
         texts = part.texts.to_pylist()
-        rows = [[str(y + 1), t] for y, t in zip(part.labels, texts, strict=True)]
-        write_csv(tmp_path / "data" / "imdb" / f"{name}.csv", rows)
+        lines = [[str(y + 1), t] for y, t in zip(part.labels, texts, strict=True)]
+        write_csv(folder / "data" / "imdb" / f"{name}.csv", lines)
+    places = ["--data", str(folder / "data"), "--runs", str(folder / "runs")]
+    return ["x", "table2", "--dataset", "imdb", *places, *more]
+
+
+def test_a_size_is_chosen_on_validation_and_gets_more_seeds(tmp_path, monkeypatch, capsys):
+    none = replace(TINY_DEEP, dictionary=1, num_buckets=10, passes=1)
+    good = replace(none, dictionary=1000, passes=15)
+    monkeypatch.setattr(plans, "DICTIONARY", {"hash": {"none": none, "good": good}})
+    arguments = command_arguments(tmp_path, 400, "--part", "dictionary", "--threads", "1")
+    monkeypatch.setattr("sys.argv", [*arguments, "--only", "none"])
+    command.main()
+    assert capsys.readouterr().out.count("seed 0") == 1  # nothing to choose among yet
+    monkeypatch.setattr("sys.argv", [*arguments, "--seeds", "1"])
+    command.main()
+    assert capsys.readouterr().out.count("good, seed 0") == 1
+    monkeypatch.setattr("sys.argv", arguments)
+    command.main()
+    out = capsys.readouterr().out
+    assert [line.split(":")[1] for line in out.splitlines()] == [" good, seed 1", " good, seed 2"]
+
+
+def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(plans, "TABLE2", {"hash 40M": TINY, "standard 200M": TINY})
-    arguments = ["x", "table2", "--dataset", "imdb", "--protocol", "default"]
-    arguments += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]
+    arguments = command_arguments(tmp_path, 60, "--part", "shallow", "--protocol", "default")
     monkeypatch.setattr("sys.argv", arguments)
     command.main()
     assert len(capsys.readouterr().out.splitlines()) == 6
@@ -257,13 +380,14 @@ def fake(experiment, dataset, name, seed, accuracy, quiet=False, **metrics):
             **metrics,
         },
         "note": "",
+        "device": "an abacus",
         "quiet": quiet,
         "rows": [10, 10],
     }
 
 
 def put(folder: Path, run: dict) -> None:
-    path = folder / run["experiment"] / run["dataset"] / f"{run['name']}-{run['seed']}.json"
+    path = Run(run["experiment"], run["dataset"], run["name"], run["seed"], None).path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(run))
 
@@ -279,6 +403,29 @@ def test_tables_are_means_of_the_files(tmp_path):
     assert "| imdb | 85.00 | " in report.table3(tmp_path)
     put(tmp_path, fake("table2", "imdb", "standard 200M, default protocol", 0, 0.8, quiet=True))
     assert "12.3 s" in report.table2(tmp_path)
+
+
+def test_the_right_half_shows_what_validation_chose(tmp_path):
+    def add(name, seed, validation, test, dataset="ag_news_partial", quiet=False):
+        metrics = {"validation_accuracy": validation, "passes": 11 + seed}
+        put(tmp_path, fake("table2", dataset, name, seed, test, quiet, **metrics))
+
+    for B, validation, test in zip(
+        plans.DEEP_BUCKETS, (0.8, 0.9, 0.95, 0.95, 0.9), (0.7, 0.99, 0.9, 0.98, 0.97), strict=True
+    ):
+        add(f"deep hash, B = {B:,}", 0, validation, test)
+    add("deep hash, B = 50,000", 1, 0.9, 0.92, quiet=True)
+    add("deep standard, 10,000 n-grams", 0, 0.9, 0.8)  # the other sizes are still to run
+    add("deep hash, ensemble of 10", 0, 0.9, 0.85, dataset="imdb")
+    table = report.SECTIONS["table2 dictionary"](tmp_path)
+    more = "(more training rows)"
+    paper = f"91.5 {more} | 91.7 {more} | 92.0 {more}"
+    assert f"| ag_news_partial | 91.00 ± 1.41, B = 50,000 |  |  |  | {paper} |" in table
+    assert "| imdb |  |  |  | 85.00 (1 seed) |  |  |  |" in table
+    assert "| ag_news_partial | 40.0M, 11 to 12 passes, 12.3 s on an abacus |" in table
+    assert "| 80.00 / 70.00 | 90.00 / 99.00 | 95.00 / 90.00 |" in table
+    assert "| ag_news_partial | 90.00 / 80.00 |  |" in table
+    assert "Runs of this half: 8 on an abacus." in table
 
 
 def test_the_report_replaces_what_is_between_its_marks(tmp_path):

@@ -1,0 +1,54 @@
+"""Pieces of tables: cells of runs, means over seeds, Markdown."""
+
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from experiments.runs import records
+
+Cells = dict[str, dict[str, list[dict]]]  # data set -> method -> runs
+
+
+def gather(folder: Path, experiment: str) -> Cells:
+    cells: Cells = defaultdict(lambda: defaultdict(list))
+    for run in records(folder, experiment):
+        cells[run["dataset"]][run["name"]].append(run)
+    return cells
+
+
+def accuracy(runs: list[dict], single: str = " (1 seed)", key: str = "test_accuracy") -> str:
+    """Mean and standard deviation over seeds, in percent."""
+    values = [100 * run["metrics"][key] for run in runs]
+    if not values:
+        return ""
+    if len(values) == 1:
+        return f"{values[0]:.2f}{single}"
+    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+
+
+def seconds(runs: list[dict]) -> str:
+    """The median time of training, from runs on a quiet machine alone."""
+    quiet = [run["metrics"]["train_seconds"] for run in runs if run["quiet"]]
+    return f", {statistics.median(quiet):.1f} s" if quiet else ""
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines) if rows else "No runs yet.\n"
+
+
+def ordered(cells: Cells) -> list[tuple[str, dict[str, list[dict]]]]:
+    """Larger sets first."""
+
+    def rows(item: tuple[str, dict[str, list[dict]]]) -> int:
+        return -next(run["rows"][0] for runs in item[1].values() for run in runs)
+
+    return sorted(cells.items(), key=rows)
+
+
+def can_plot() -> bool:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
