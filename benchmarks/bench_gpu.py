@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 import triton
@@ -22,6 +23,10 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from hashembed import HashEmbeddingBag
+from hashembed.bags import Bags
+from hashembed.hashing import HashSpec, id_keys
+from hashembed.labels import Labels
+from hashembed.nn.deep import DeepModel
 from hashembed.nn.optim import RowAdagrad, RowAdam, RowSGD
 
 RESULTS = Path(__file__).parent / "results"
@@ -265,18 +270,46 @@ def compare() -> None:
                 peak = torch.cuda.max_memory_allocated() - before
                 add(name, "step", how + head, ms, peak_MB=round(peak / 1e6))
                 del step
+    for optimizer in ("adam", "adagrad"):
+        name = f"hashembed engine, {'Row' + optimizer.title()}, batches made on the GPU"
+        torch.cuda.empty_cache()
+        add(name, "step", "graph", engine_times(Engine(optimizer)))
     write("gpu.csv", rows)
     kernels()
 
 
+class Engine:
+    """Steps as `TextClassifier(device="cuda")` makes them: the batch, its loss and all updates."""
+
+    STEPS = 32
+
+    def __init__(self, optimizer: str):
+        ids = torch.cat([words(BAGS * self.STEPS // BATCHES)[i] for i in range(BATCHES)])
+        n = len(ids)
+        bags = Bags(id_keys(ids.reshape(-1).cpu().numpy()), np.arange(n + 1) * LENGTH)
+        labels = Labels.single(np.arange(n) % CLASSES)
+        self.model = DeepModel(HashSpec(K, B, k), d, CLASSES, optimizer=optimizer, device="cuda")
+        order, rates = np.arange(n), np.full(self.STEPS, 0.001, np.float32)
+        for _ in range(2):  # compiles and captures
+            self.model.train(bags, labels, order, rates, batch_size=BAGS)
+
+    def run(self) -> None:
+        steps = self.model.prepared
+        steps.begin(BAGS * self.STEPS, 0)
+        for _ in range(self.STEPS):
+            steps.run(BAGS, BAGS * LENGTH, BAGS * LENGTH)
+
+
+def engine_times(engine: Engine) -> list[float]:
+    return [t / Engine.STEPS for t in times(engine.run)]
+
+
 def kernels() -> None:
-    """Where the time of a step goes."""
-    batches = words()
-    graph = graph_of(Step(hash_bag(), in_backward(RowAdam), BAGS, True), batches)
-    for _ in range(3):
-        graph.replay()
+    """Where the time of the engine's step goes; two streams run side by side."""
+    engine = Engine("adam")
+    engine.run()
     with profile(activities=[ProfilerActivity.CUDA]) as found:
-        graph.replay()
+        engine.run()
         torch.cuda.synchronize()
     rows: dict[str, list[float]] = {}
     calls: dict[str, int] = {}
@@ -284,13 +317,16 @@ def kernels() -> None:
         if event.device_time <= 0:
             continue
         name = event.name.removeprefix("void ").split("<")[0].split("(")[0]
-        if name in ("sum_tiles", "sum_edges", "catch_up"):  # of E and of P, in turn
-            group = calls[name] = calls.get(name, -1) + 1
-            of_E = group % 4 < 2 if name == "sum_edges" else group % 2 == 0
-            name += " of E" if of_E else " of P"
+        if name in ("sum_tiles", "sum_edges", "update_rows", "catch_up"):  # E's, P's, in turn
+            turn = calls[name] = calls.get(name, -1) + 1
+            name += " of P" if turn % 2 else " of E"
         rows.setdefault(name, []).append(event.device_time)
     table = [
-        {"kernel": name, "us_per_step": round(sum(us) / BATCHES, 2), "calls": len(us) // BATCHES}
+        {
+            "kernel": name,
+            "us_per_step": round(sum(us) / Engine.STEPS, 2),
+            "calls": len(us) // Engine.STEPS,
+        }
         for name, us in sorted(rows.items(), key=lambda item: -sum(item[1]))
     ]
     write("gpu_kernels.csv", table)

@@ -5,8 +5,9 @@ number of the step. While a step is under way the batch of the next is made from
 a stream of its own (`Batch`): so there are two batches, in turn.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -123,7 +124,7 @@ class Steps:
             self._graphs[case].replay()
         elif case in self._seen:
             graph = self._graphs[case] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
+            with _undisturbed(), torch.cuda.graph(graph, pool=self._pool):
                 self._step(documents, *case)
             graph.replay()
         else:  # the first one compiles kernels and makes the optimizers' state
@@ -256,6 +257,19 @@ class Batch:
             call = self.steps.members[i].network.call(self.keys[:room], self.offsets, keep)
             places = cuda.prepared(call, self.room[i])  # type: ignore[arg-type]
         return self.keys[:room], self.offsets[: n + 1], keep, places
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No garbage is collected: older graphs may be in it, and to free them would spoil this one."""
+    gc.collect()
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def rounded(tokens: int) -> int:
