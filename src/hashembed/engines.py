@@ -115,12 +115,22 @@ def _deep_model() -> Any:
 
 def choose_device(device: str) -> str:
     """ "auto" is a GPU where torch finds one, else the CPU."""
-    if device != "auto":
-        if device != "cpu" and not device.startswith("cuda"):
-            raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', found {device!r}")
+    if device == "cpu":
         return device
+    if device != "auto" and not device.startswith("cuda"):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', found {device!r}")
+    found = "no torch is installed"
     try:
         import torch
     except ImportError:
+        pass
+    else:
+        if torch.cuda.is_available():
+            return "cuda" if device == "auto" else device
+        found = f"torch {torch.__version__} finds none"
+    if device == "auto":
         return "cpu"
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    raise ValueError(
+        f"device={device!r} needs a CUDA GPU and a build of torch for it, but {found}; "
+        "'cpu' needs neither, and 'auto' takes what there is"
+    )

@@ -65,7 +65,12 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
     plan = EnginePlan.from_dict(meta["engine"])
     classes = np.array(meta["classes"])
     _check_shapes(tensors, plan, len(classes))
-    plan = replace(plan, device=choose_device(self.device))
+    plan = replace(plan, device=_device_here(self.device))
+    if meta["for_training"] and plan.shallow and self.device not in ("cpu", "auto"):
+        raise ModelFileError(
+            "was saved to go on with its training on a GPU, and here is none; saved without "
+            "for_training it can be read everywhere"
+        )
     self.text_config_ = TextConfig.from_dict(meta["text"])
     self.classes_ = classes
     self.label_form_ = meta["label_form"]
@@ -84,9 +89,18 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
         self.model_ = plan.restore(tensors, threads)
     if meta["stream_rate"] is not None:
         self.stream_rate_ = float(meta["stream_rate"])
-    if not meta["for_training"] and isinstance(self.model_, ShallowModel):
+    known = meta["mean_squares"] is not None and not meta["for_training"]
+    if known and isinstance(self.model_, ShallowModel):
         self.model_.fill_squares(meta["mean_squares"])
     return self
+
+
+def _device_here(device: str) -> str:
+    """Where it was trained if that is here, else the CPU: a model can be used everywhere."""
+    try:
+        return choose_device(device)
+    except ValueError:
+        return "cpu"
 
 
 def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:

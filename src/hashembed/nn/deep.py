@@ -1,5 +1,6 @@
 """The torch engine: a bag of hash vectors under any number of hidden layers, on any device."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -86,6 +87,13 @@ class DeepModel:
         one_of("optimizer", optimizer, ("adam", "adagrad"))
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be from 0 to below 1, found {dropout}")
+        if torch.device(device).type == "cuda" and not HAS_TRITON:
+            warnings.warn(
+                "Triton is not installed: the GPU trains in plain PyTorch, which takes many times "
+                "as long. pip install triton",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self.spec, self.multilabel, self.seed = spec, multilabel, seed
         self.optimizer, self.device = optimizer, torch.device(device)
         self.steps = 0
