@@ -56,6 +56,7 @@ class DeepModel:
         dropout: the part of the n-grams that is left out in training, drawn anew in every batch.
         seed: of the initial weights and of the dropout.
         device: where tables, layers and all keys of the training data live: "cpu", "cuda", ...
+            On a GPU with Triton a step is a CUDA graph (see `steps.py`).
 
     On the CPU the same seed gives the same bits. Hash vectors and their updates do not depend on
     the number of threads; but products of matrices and batch normalisation are PyTorch's, and with
