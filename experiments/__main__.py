@@ -13,7 +13,7 @@ from pathlib import Path
 from experiments import datasets, plans, zhang
 from experiments.runs import RUNS, Run
 
-TABLES = ("table1", "table2", "table3")
+TABLES = ("table1", "table2", "table3", "table4")
 KNOWN = [*datasets.SOURCES, *zhang.SETS]
 
 
@@ -62,6 +62,8 @@ def main() -> None:
 
 
 def default_sets(what: str) -> list[str]:
+    if what == "table4":
+        return list(plans.TABLE4_SETS)
     return list(plans.ABLATION_SETS if what in plans.ABLATIONS else datasets.SOURCES)
 
 
@@ -73,6 +75,8 @@ def planned(options: argparse.Namespace, dataset: str) -> Iterable[Run]:
         return plans.table2(dataset, tuple(options.protocol), tuple(options.part), options.runs)
     if options.what == "table3":
         return plans.table3(dataset)
+    if options.what == "table4":
+        return plans.table4(dataset)
     return plans.ablation(options.what, dataset)
 
 

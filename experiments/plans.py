@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.collisions import Collisions
 from experiments.deep import Deep
+from experiments.phrases import Phrases
 from experiments.rivals import FastText, LinearModel, NaiveBayesSVM
 from experiments.runs import Run
 from experiments.shallow import Shallow
@@ -57,6 +58,7 @@ TABLE3 = {
     "n-grams": LinearModel(ngrams=(1, 5), size=500_000),
     "n-grams TFIDF": LinearModel(ngrams=(1, 5), size=500_000, tfidf=True),
     "fastText": FastText(),
+    "fastText, 25 passes": FastText(epochs=25, rates=(0.1, 0.25, 0.5, 1.0)),
     "NBSVM": NaiveBayesSVM(),
 }
 
@@ -65,7 +67,8 @@ BASE = Shallow(num_embeddings=1_000_000, num_buckets=100_000)
 BUCKETS = (500, 2_000, 10_000, 50_000, 200_000, 1_000_000)
 ABLATIONS: dict[str, dict[str, Shallow]] = {
     "buckets": {f"B = {B:,}": replace(BASE, num_buckets=B) for B in BUCKETS},
-    "hashes": {f"k = {k}": replace(BASE, num_hashes=k) for k in (1, 2, 3, 4)},
+    "hashes": {f"k = {k}": replace(BASE, num_hashes=k) for k in (1, 2, 3, 4)}
+    | {f"k = {k}, B = 2,000": replace(BASE, num_hashes=k, num_buckets=2_000) for k in (1, 2, 3, 4)},
     "importance": {
         "hash": BASE,
         "without importance weights": replace(BASE, importance=False),
@@ -75,6 +78,10 @@ ABLATIONS: dict[str, dict[str, Shallow]] = {
         ),
         "hashing trick, k = 1, small start": replace(
             BASE, importance=False, num_hashes=1, weight_scale=QUIET
+        ),
+        # as many parameters as the hash embedding has
+        "hashing trick, k = 1, B = 200,000, small start": replace(
+            BASE, importance=False, num_hashes=1, weight_scale=QUIET, num_buckets=200_000
         ),
     },
     "snippets": {
@@ -122,7 +129,25 @@ ABLATIONS["rates"] = {
     for name in ("hash 40M", "standard 200M, small start")
     for scale in (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 }
-ABLATION_SETS = ("imdb", "news_category", "20newsgroups")
+# Where hash embeddings are behind: are their component vectors shared by too many n-grams, or do
+# they learn too little from n-grams that are seen a few times only, or lack dimensions?
+ABLATIONS["crowding"] = {
+    "hash 40M": HASH,
+    "hash 60M, k = 4": replace(HASH, num_hashes=4),
+    "hash 80M, B = 3M": replace(HASH, num_buckets=3_000_000),
+    "hash 220M, B = 10M": replace(HASH, num_buckets=10_000_000),
+    "hash 40M, P from N(0.1, 0.0005)": replace(HASH, importance_start=0.1),
+    "hash 40M, P from N(0.3, 0.0005)": replace(HASH, importance_start=0.3),
+    "hash 40M, 6 passes": replace(HASH, num_passes=6),
+    "hash 52M, d = 32": replace(HASH, embedding_dim=32),
+    "hash 84M, d = 64": replace(HASH, embedding_dim=64),
+    "standard 200M, small start": TABLE2["standard 200M, small start"],
+    "standard 200M, small start, 6 passes": replace(
+        TABLE2["standard 200M, small start"], num_passes=6
+    ),
+}
+ABLATION_SETS = ("imdb", "news_category", "20newsgroups", "ag_news_partial")
+TABLE4_SETS = ("imdb", "ag_news_partial", "20newsgroups", "dbpedia_small")
 
 
 def table1(dataset: str) -> list[Run]:
@@ -176,6 +201,10 @@ def table3(dataset: str) -> list[Run]:
         for name, method in TABLE3.items()
         for seed in (SEEDS if isinstance(method, FastText) else SEEDS[:1])
     ]
+
+
+def table4(dataset: str) -> list[Run]:
+    return [Run("table4", dataset, "important n-grams", 0, Phrases())]
 
 
 def ablation(name: str, dataset: str) -> list[Run]:

@@ -8,9 +8,10 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments import deep_tables, plans
+from experiments import costs, deep_tables, plans
+from experiments.phrases_table import plot4, table4
 from experiments.runs import RUNS, records
-from experiments.tables import accuracy, can_plot, gather, markdown, ordered, seconds
+from experiments.tables import accuracy, can_plot, gather, markdown, ordered
 from experiments.zhang import SETS
 
 README = Path(__file__).parent / "README.md"
@@ -39,6 +40,7 @@ PAPER3 = {
 # Ours with the test rows of one of theirs.
 SAME_TEST_ROWS = {"ag_news_partial": "ag_news"}
 OURS = "hash 40M, default protocol"
+COSTS = ("parameters, M", "seconds")  # of the methods in the columns before, in their order
 
 
 def table1(folder: Path) -> str:
@@ -89,21 +91,26 @@ def table2(folder: Path) -> str:
         for dataset, methods in ordered(cells):
             if not any(methods[name] for name in names):
                 continue
-            found = [accuracy(methods[name]) + seconds(methods[name]) for name in names]
-            rows.append([dataset, *found, *paper2(dataset, slice(0, 2))])
-        header = ["set", *plans.TABLE2, "paper, hash", "paper, standard"]
+            runs = [methods[name] for name in names]
+            cells_of = [accuracy(found) for found in runs]
+            paid = costs.parameters(runs), costs.seconds(runs)
+            rows.append([dataset, *cells_of, *paid, *paper2(dataset, slice(0, 2))])
+        header = ["set", *plans.TABLE2, *COSTS, "paper, hash", "paper, standard"]
         out.append(f"The {protocol} protocol:\n\n{markdown(header, rows)}")
     return "\n".join(out)
 
 
 def table3(folder: Path) -> str:
-    cells, ours = gather(folder, "table3"), gather(folder, "table2")
+    ours = gather(folder, "table2")
     rows = []
-    for dataset, methods in ordered(cells):
-        found = [accuracy(methods[name], "") + seconds(methods[name]) for name in plans.TABLE3]
-        paper = ", ".join(f"{value:.1f}" for value in PAPER3.get(dataset, ()))
-        rows.append([dataset, *found, accuracy(ours[dataset][OURS]), paper])
-    header = ["set", *plans.TABLE3, "hash 40M", "paper: BoW, n-grams, TFIDF, fastText"]
+    for dataset, methods in ordered(gather(folder, "table3")):
+        found = [accuracy(methods[name], "") for name in plans.TABLE3]
+        runs = [*(methods[name] for name in plans.TABLE3), ours[dataset][OURS]]
+        cells = [costs.parameters(runs), costs.seconds(runs)]
+        theirs = PAPER3.get(SAME_TEST_ROWS.get(dataset, dataset), ())
+        paper = ", ".join(f"{value:.1f}" for value in theirs)
+        rows.append([dataset, *found, accuracy(ours[dataset][OURS]), *cells, paper])
+    header = ["set", *plans.TABLE3, "hash 40M", *COSTS, "paper: BoW, n-grams, TFIDF, fastText"]
     return markdown(header, rows)
 
 
@@ -140,13 +147,14 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "table2 adam": lambda folder: deep_tables.adam(folder, paper2),
     "table2 dictionary": lambda folder: deep_tables.dictionary(folder, paper2),
     "table3": table3,
+    "table4": table4,
     "collisions": collisions,
     **{name: ablation(name) for name in plans.ABLATIONS},
 }
 
 
 def plot(folder: Path, name: str, figures: Path) -> None:
-    """Accuracy by setting, a line for each set, with the standard deviation over seeds."""
+    """Accuracy by setting, a panel for each set, with the standard deviation over seeds."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -155,16 +163,21 @@ def plot(folder: Path, name: str, figures: Path) -> None:
     cells = ordered(gather(folder, name))
     if not cells:
         return
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for dataset, methods in cells:
-        labels = [label for label in plans.ABLATIONS[name] if methods[label]]
-        values = [[100 * r["metrics"]["test_accuracy"] for r in methods[x]] for x in labels]
-        spread = [statistics.stdev(v) if len(v) > 1 else 0.0 for v in values]
-        means = [statistics.mean(v) for v in values]
-        axes.errorbar(labels, means, spread, marker="o", capsize=3, label=dataset)
-    axes.set_ylabel("test accuracy, %")
-    axes.tick_params(axis="x", rotation=20)
-    axes.legend()
+    labels = [x for x in plans.ABLATIONS[name] if any(methods[x] for _, methods in cells)]
+    size = (3 + 2.2 * len(cells), 1.2 + 0.28 * len(labels))
+    figure, panels = plt.subplots(
+        1, len(cells), sharey=True, squeeze=False, figsize=size, layout="constrained"
+    )
+    for axes, (dataset, methods) in zip(panels[0], cells, strict=True):
+        runs = [[100 * r["metrics"]["test_accuracy"] for r in methods[x]] for x in labels]
+        means = [statistics.mean(values) if values else float("nan") for values in runs]
+        spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in runs]
+        axes.errorbar(means, range(len(labels)), xerr=spread, fmt="o", capsize=3)
+        axes.set_title(dataset, fontsize="medium")
+        axes.grid(alpha=0.3)
+    panels[0][0].set_yticks(range(len(labels)), labels)
+    panels[0][0].invert_yaxis()
+    figure.supxlabel("test accuracy, %")
     figures.mkdir(exist_ok=True)
     figure.savefig(figures / f"{name}.png", dpi=100)
     plt.close(figure)
@@ -181,5 +194,6 @@ def write(folder: Path = RUNS, readme: Path = README, figures: Path = FIGURES) -
     if can_plot():
         for name in plans.ABLATIONS:
             plot(folder, name, figures)
+        plot4(folder, figures)
     else:
         print('no plots without matplotlib: pip install "hashembed[plot]"')

@@ -38,6 +38,7 @@ class Shallow:
     importance_start: all importance weights begin there, give or take the usual 0.0005.
     weight_scale: what the initial component vectors are multiplied with.
     rate_scale: what the rate of the protocol is multiplied with.
+    num_passes: of the default protocol.
     dictionary: the number of most frequent n-grams to keep; the ranks take the place of D1.
     """
 
@@ -54,9 +55,16 @@ class Shallow:
     dictionary: int | None = None
     ngrams: tuple[int, int] = (1, 2)
     rate_scale: float = 1.0
+    num_passes: int = 2
 
     def run(self, data: Dataset, seed: int, threads: int | None = None) -> dict:
         """Train and test -> metrics."""
+        return self.train_and_test(data, seed, threads)[0]
+
+    def train_and_test(
+        self, data: Dataset, seed: int, threads: int | None = None
+    ) -> tuple[dict, ShallowModel, Bags]:
+        """-> metrics, the model and the test rows as it reads them."""
         bags, test = self._bags(data)
         labels, truth = Labels.single(data.train.labels), Labels.single(data.test.labels)
         model = self._model(data.classes, seed, threads)
@@ -68,7 +76,7 @@ class Shallow:
         history = fit(model, bags, labels, self._training(bags, seed), validation=validation)
         reached = evaluate(model, test, truth)
         best = min(history.epochs, key=lambda e: e.validation_loss or 0.0, default=None)
-        return {
+        metrics = {
             "test_accuracy": reached["validation_accuracy"],
             "test_loss": reached["validation_loss"],
             "validation_accuracy": best.validation_accuracy if validation and best else None,
@@ -76,14 +84,22 @@ class Shallow:
             "parameters": model.num_parameters,
             "train_seconds": sum(epoch.seconds for epoch in history.epochs),
         }
+        return metrics, model, test
 
     def _bags(self, data: Dataset) -> tuple[Bags, Bags]:
-        text = TextConfig(self.ngrams, lowercase=self.protocol != "paper")
         if self.dictionary is None:
+            text = self._text()
             return text_to_bags(data.train.texts, text), text_to_bags(data.test.texts, text)
-        found = _dictionary(data, text)
-        found = found.first(min(self.dictionary, len(found)))
+        found = self.vocabulary(data)
         return found.bags(data.train.texts), found.bags(data.test.texts)
+
+    def _text(self) -> TextConfig:
+        return TextConfig(self.ngrams, lowercase=self.protocol != "paper")
+
+    def vocabulary(self, data: Dataset) -> Dictionary:
+        """The n-grams of a model with a dictionary."""
+        found = _dictionary(data, self._text())
+        return found.first(min(self.dictionary or 0, len(found)))
 
     def _model(self, classes: int, seed: int, threads: int | None) -> ShallowModel:
         spec = HashSpec(self.num_embeddings, self.num_buckets, self.num_hashes, self.indexing, seed)
@@ -104,7 +120,7 @@ class Shallow:
         if self.protocol == "paper":
             config, rate = TrainConfig.paper(passes=PAPER_PASSES), PAPER_RATE
         elif self.protocol == "default":
-            config = TrainConfig(passes=2, decay=True, batch_size=256)
+            config = TrainConfig(passes=self.num_passes, decay=True, batch_size=256)
             rate = TWO_PASSES_RATE / max(len(bags.keys) / max(len(bags), 1), 1) ** 0.45
         else:
             raise ValueError(f"protocol must be 'paper' or 'default', found {self.protocol!r}")

@@ -17,9 +17,13 @@ from experiments import datasets, plans, report, zhang
 from experiments.collisions import Collisions, share_in_collision
 from experiments.datasets import Dataset, Part
 from experiments.deep import Deep, cut, hashed_bags, ranked_bags, rule_for_batch
+from experiments.phrases import Phrases
+from experiments.regression import MultinomialRegression
 from experiments.rivals import FastText, LinearModel, NaiveBayesSVM
 from experiments.runs import Run, records
 from experiments.shallow import Shallow
+from scipy.sparse import random
+from sklearn.linear_model import LogisticRegression
 
 from hashembed.dictionary import Dictionary
 from hashembed.text import TextConfig
@@ -257,6 +261,25 @@ def test_batches_leave_a_hundred_steps(rows, batch):
     assert rule_for_batch(rows) == batch
 
 
+@pytest.mark.parametrize(("classes", "C"), [(2, 0.1), (3, 3.0), (7, 10.0)])
+def test_regression_finds_the_optimum(classes, C):
+    X = random(60, 20, 0.3, "csr", np.float32, random_state=classes)
+    X.data *= 3
+    y = np.random.default_rng(0).permutation(np.arange(60) % classes)
+    ours = MultinomialRegression(C, passes=3000).fit(X, y)
+    assert -1e-5 < ours.gap < 1e-5
+    ones = np.hstack([X.toarray(), np.ones((60, 1))])  # the intercept is penalised, too
+    # Of two classes scikit-learn keeps the difference alone: half of the penalty.
+    theirs = LogisticRegression(
+        C=C * (1 + (classes == 2)), tol=1e-10, max_iter=10_000, fit_intercept=False
+    ).fit(ones, y)
+    found = ours.W.T if classes > 2 else (ours.W[:, 1] - ours.W[:, 0])[None]
+    np.testing.assert_allclose(found, theirs.coef_, atol=2e-3 * np.abs(found).max())
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(ones))
+    few = MultinomialRegression(C, passes=1).fit(X, y)
+    assert few.gap > ours.gap
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -278,6 +301,26 @@ def test_fasttext_learns(data):
     reached = FastText(buckets=1000).run(data, 0, threads=1)
     assert reached["test_accuracy"] > 0.9
     assert reached["chosen"]["lr"] in FastText.rates
+
+
+def test_important_phrases_are_found(data, tmp_path):
+    sizes = {"num_embeddings": 100, "num_buckets": 20, "dictionary": 100}
+    method = Phrases(ngrams=(1, 1), top=2, min_count=20, **sizes)
+    found = method.run(data, 0, threads=1)
+    assert {text for text, _, _ in found["most"]} == {"class0", "class1"}
+    assert found["most"][0][1] > found["most"][1][1] > found["least"][1][1] > found["least"][0][1]
+    assert all(count >= 20 for _, _, count in found["most"] + found["least"])
+    shares = [row["share"] for row in found["kept"]]
+    assert shares == sorted(shares, reverse=True)
+    assert found["kept"][0]["weight"] > 0.9 > found["kept"][-1]["weight"]
+    run = Run("table4", "imdb", "important n-grams", 0, method)
+    run.make(data, tmp_path, 1, quiet=False)
+    table = report.table4(tmp_path)
+    assert f"| imdb | {found['most'][0][0]}, {found['most'][1][0]} | " in table
+    assert f"| all | {100 * found['test_accuracy']:.2f} |\n| 50% | " in table
+    if report.can_plot():
+        report.plot4(tmp_path, tmp_path)
+        assert (tmp_path / "table4.png").stat().st_size > 1000
 
 
 def test_collisions_are_counted():
@@ -402,7 +445,7 @@ def test_tables_are_means_of_the_files(tmp_path):
     assert "12.3" not in table  # a time that was not measured on a quiet machine
     assert "| imdb | 85.00 | " in report.table3(tmp_path)
     put(tmp_path, fake("table2", "imdb", "standard 200M, default protocol", 0, 0.8, quiet=True))
-    assert "12.3 s" in report.table2(tmp_path)
+    assert "| 40 / 40 / – | – / 12.3 / – |" in report.table2(tmp_path)
 
 
 def test_the_right_half_shows_what_validation_chose(tmp_path):

@@ -1,0 +1,68 @@
+"""Table 4: the n-grams with the largest and the smallest importance weights.
+
+With a dictionary every row of P belongs to one n-gram. Beside the lists: what is left of the
+accuracy when all but the most important n-grams are dropped: the paper's "implicit pruning".
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.datasets import Dataset
+from experiments.shallow import Shallow
+from hashembed.explain import importance_norms
+from hashembed.hashing import Indexing
+from hashembed.labels import Labels
+from hashembed.training import evaluate
+
+KEPT = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+
+
+@dataclass(frozen=True)
+class Phrases(Shallow):
+    """The model of the ablation `dictionary` with B = 50,000; the paper's has d = 200 and is deep.
+
+    min_count: rarer n-grams are not listed. The paper has no such limit, but the weights of what
+    a model has hardly seen are hardly more than their initial values.
+    """
+
+    num_embeddings: int = 1_000_000
+    num_buckets: int = 50_000
+    indexing: Indexing = "identity"
+    dictionary: int | None = 1_000_000
+    ngrams: tuple[int, int] = (1, 9)
+    top: int = 30
+    min_count: int = 10
+
+    def run(self, data: Dataset, seed: int, threads: int | None = None) -> dict:
+        metrics, model, test = self.train_and_test(data, seed, threads)
+        words = self.vocabulary(data)
+        weights = importance_norms(model, np.arange(len(words)))
+        order = np.argsort(-weights, kind="stable")
+        listed = order[words.counts[order] >= self.min_count]
+
+        def rows(ranks: np.ndarray) -> list[tuple[str, float, int]]:
+            return [
+                (words.strings[i].as_py(), float(weights[i]), int(words.counts[i])) for i in ranks
+            ]
+
+        # Initial weights vary by 0.0005: a length a few times that is an n-gram still at rest.
+        metrics |= {
+            "ngrams": len(words),
+            "listed": len(listed),
+            "at_rest": float((weights < 0.002).mean()),
+            "most": rows(listed[: self.top]),
+            "least": rows(listed[::-1][: self.top]),
+            "kept": [],
+        }
+        P = model.importance_weights
+        learned, truth = P.copy(), Labels.single(data.test.labels)
+        for share in KEPT:
+            size = round(share * len(words))
+            reached = {"share": share}
+            for by, kept in (("weight", order[:size]), ("count", np.arange(size))):
+                P[:] = 0
+                P[kept] = learned[kept]
+                reached[by] = evaluate(model, test, truth)["validation_accuracy"]
+            metrics["kept"].append(reached)
+        return metrics

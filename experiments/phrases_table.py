@@ -1,0 +1,82 @@
+"""Table 4 as a page shows it: ours beside the paper's."""
+
+from pathlib import Path
+
+from experiments.runs import records
+
+SHOWN = 12
+# Table 4 of the paper, with a deep model and case kept.
+PAPER = {
+    "paper, Yelp polarity": (
+        "What a joke, not a good experience, Great experience, wanted to love, and lacking, "
+        "Awful, by far the worst",
+        "The service was, got a cinnamon, 15 you can, while touching, and that table, "
+        "style There is",
+    ),
+    "paper, Amazon full": (
+        "gave it 4, it two stars because, 4 stars instead of 5, 4 stars, four stars, "
+        "gave it two stars",
+        "that my wife and I, the state I, power back on, years and though, you want a real good",
+    ),
+}
+
+
+def table4(folder: Path) -> str:
+    runs = list(records(folder, "table4"))
+    if not runs:
+        return "No runs yet.\n"
+    out = "| set | most important n-grams | least important n-grams |\n| --- | --- | --- |\n"
+    for run in runs:
+        most, least = (
+            ", ".join(text for text, _, _ in run["metrics"][key][:SHOWN])
+            for key in ("most", "least")
+        )
+        out += f"| {run['dataset']} | {most} | {least} |\n"
+    for name, (most, least) in PAPER.items():
+        out += f"| {name} | {most} | {least} |\n"
+    return f"{out}\n{kept(runs)}\n![n-grams kept](figures/table4.png)\n"
+
+
+def kept(runs: list[dict]) -> str:
+    """Accuracy when only a share of the n-grams is kept."""
+    shares = [row["share"] for row in runs[0]["metrics"]["kept"]]
+    out = (
+        "Accuracy with a part of the dictionary, by importance / by frequency:\n\n| n-grams kept | "
+    )
+    out += " | ".join(run["dataset"] for run in runs) + " |\n" + "| --- " * (len(runs) + 1) + "|\n"
+    whole = " | ".join(f"{100 * run['metrics']['test_accuracy']:.2f}" for run in runs)
+    out += f"| all | {whole} |\n"
+    for i, share in enumerate(shares):
+        cells = [run["metrics"]["kept"][i] for run in runs]
+        pairs = " | ".join(f"{100 * c['weight']:.2f} / {100 * c['count']:.2f}" for c in cells)
+        out += f"| {100 * share:g}% | {pairs} |\n"
+    return out
+
+
+def plot4(folder: Path, figures: Path) -> None:
+    """Accuracy against the share of n-grams that is kept, a panel for each set."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    runs = list(records(folder, "table4"))
+    if not runs:
+        return
+    size = (1 + 2.6 * len(runs), 3)
+    figure, panels = plt.subplots(1, len(runs), squeeze=False, figsize=size, layout="constrained")
+    for axes, run in zip(panels[0], runs, strict=True):
+        rows = run["metrics"]["kept"]
+        shares = [100 * row["share"] for row in rows]
+        for key, label in (("weight", "by importance"), ("count", "by frequency")):
+            axes.plot(shares, [100 * row[key] for row in rows], marker="o", label=label)
+        axes.axhline(100 * run["metrics"]["test_accuracy"], color="grey", lw=1, label="all")
+        axes.set_xscale("log")
+        axes.set_title(run["dataset"], fontsize="medium")
+        axes.grid(alpha=0.3)
+    panels[0][0].legend()
+    panels[0][0].set_ylabel("test accuracy, %")
+    figure.supxlabel("n-grams kept, %")
+    figures.mkdir(exist_ok=True)
+    figure.savefig(figures / "table4.png", dpi=100)
+    plt.close(figure)
