@@ -6,15 +6,16 @@ you like: it goes on where it was.
 """
 
 import argparse
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments import datasets, plans, zhang
+from experiments import best, datasets, plans, zhang
 from experiments.runs import RUNS, Run
 
 TABLES = ("table1", "table2", "table3", "table4")
-KNOWN = [*datasets.SOURCES, *zhang.SETS]
+KNOWN = [*datasets.SOURCES, *datasets.SENTENCES, *zhang.SETS]
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [*TABLES, *plans.ABLATIONS, "collisions", "report"]
+    names = [*TABLES, *plans.ABLATIONS, "collisions", "best", "report"]
     parser.add_argument("what", choices=names)
     parser.add_argument("--dataset", nargs="+", default=None, metavar="NAME", help=", ".join(KNOWN))
     parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
@@ -45,6 +46,9 @@ def main() -> None:
         return
     data = Path(options.data) if options.data else None
     for name in options.dataset or default_sets(options.what):
+        if options.what == "best":
+            search_best(datasets.load(name, data), options)
+            continue
         found, loaded = 0, None
         for run in planned(options, name):
             if options.only not in run.name or run.seed >= options.seeds:
@@ -61,10 +65,28 @@ def main() -> None:
             print(f"{name}: all {found} runs are there", flush=True)
 
 
+def search_best(data: datasets.Dataset, options: argparse.Namespace) -> None:
+    """Its later runs follow from what earlier ones reached."""
+    from experiments.best_search import search
+
+    def make(run: Run) -> dict:
+        if run.done(options.runs):
+            return json.loads(run.path(options.runs).read_text())
+        record = run.make(data, options.runs, options.threads, options.quiet_machine)
+        print(f"{data.name}: {run.name}, seed {run.seed}: {summary(record['metrics'])}", flush=True)
+        return record
+
+    search(data.name, data.classes, make, options.only)
+
+
 def default_sets(what: str) -> list[str]:
+    if what == "best":
+        return list(best.SETS)
     if what == "table4":
         return list(plans.TABLE4_SETS)
-    return list(plans.ABLATION_SETS if what in plans.ABLATIONS else datasets.SOURCES)
+    if what in plans.ABLATIONS:
+        return list(plans.OTHER_SETS.get(what, plans.ABLATION_SETS))
+    return list(datasets.SOURCES)
 
 
 def planned(options: argparse.Namespace, dataset: str) -> Iterable[Run]:
@@ -81,9 +103,10 @@ def planned(options: argparse.Namespace, dataset: str) -> Iterable[Run]:
 
 
 def summary(metrics: dict) -> str:
-    if "test_accuracy" in metrics:
-        time = f", {metrics['train_seconds']:.1f} s" if "train_seconds" in metrics else ""
-        return f"{100 * metrics['test_accuracy']:.2f}%{time}"
+    for key, where in (("test_accuracy", ""), ("validation_accuracy", " on validation rows")):
+        if metrics.get(key) is not None:
+            time = f", {metrics['train_seconds']:.1f} s" if "train_seconds" in metrics else ""
+            return f"{100 * metrics[key]:.2f}%{where}{time}"
     return ", ".join(f"{k} {v:,}" for k, v in metrics.items() if isinstance(v, int))
 
 

@@ -110,6 +110,17 @@ def _two_files(folder: Path) -> tuple[Part, Part]:
     return zhang_csv(folder / "train.csv"), zhang_csv(folder / "test.csv")
 
 
+def _without_second_column(folder: Path) -> tuple[Part, Part]:
+    """Class number, finer class, text: the finer class must not be read as text."""
+    parts = []
+    for name in ("train.csv", "test.csv"):
+        with open(folder / name, newline="", encoding="utf8") as file:
+            rows = list(csv.reader(file))
+        texts = joined([pa.chunked_array([[row[2] for row in rows]], pa.string())])
+        parts.append(Part(texts, np.array([int(row[0]) - 1 for row in rows], np.int64)))
+    return parts[0], parts[1]
+
+
 def _named(
     read: Callable[[Path], tuple[list[str], list[str]]], train: str, test: str
 ) -> Callable[[Path], tuple[Part, Part]]:
@@ -170,25 +181,29 @@ SOURCES = {
         "zhang_small", _one_file(_json, "olora_dbpedia_test.json"), SMALL + ", our split"
     ),
 }
+# Short texts, for models of sentences; no part of the tables.
+SENTENCES = {
+    "trec": Source("trec", _without_second_column),
+    "sst2": Source("sst2", _two_files, "phrases and sentences; the test rows are sentences"),
+}
 
 
 def load(name: str, data: Path | None) -> Dataset:
-    """One of `SOURCES` or of the seven sets of `zhang.py`, from the folder of all sets."""
+    """One of the sets here or of the seven of `zhang.py`, from the folder of all sets."""
     from experiments import zhang
 
     if name in zhang.SETS:
         train, test = zhang.load(name, data)
         note = ""
-    elif name in SOURCES:
+    elif source := {**SOURCES, **SENTENCES}.get(name):
         if data is None:
             raise SystemExit(f"name the folder that holds {name} with --data")
-        source = SOURCES[name]
         folder = data / source.folder
         if not folder.is_dir():
             raise SystemExit(f"found no folder {folder} for the set {name}")
         (train, test), note = source.load(folder), source.note
     else:
-        known = ", ".join([*SOURCES, *zhang.SETS])
+        known = ", ".join([*SOURCES, *SENTENCES, *zhang.SETS])
         raise SystemExit(f"found no set {name!r}; there are: {known}")
     classes = int(max(train.labels.max(), test.labels.max())) + 1
     return Dataset(name, train, test, classes, note)

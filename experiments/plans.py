@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from experiments import regularising, sentence, variants
 from experiments.collisions import Collisions
 from experiments.deep import Deep
 from experiments.phrases import Phrases
@@ -65,7 +67,7 @@ TABLE3 = {
 # The ablations vary a model of a size that people would use, a tenth of the paper's.
 BASE = Shallow(num_embeddings=1_000_000, num_buckets=100_000)
 BUCKETS = (500, 2_000, 10_000, 50_000, 200_000, 1_000_000)
-ABLATIONS: dict[str, dict[str, Shallow]] = {
+ABLATIONS: dict[str, dict[str, Any]] = {
     "buckets": {f"B = {B:,}": replace(BASE, num_buckets=B) for B in BUCKETS},
     "hashes": {f"k = {k}": replace(BASE, num_hashes=k) for k in (1, 2, 3, 4)}
     | {f"k = {k}, B = 2,000": replace(BASE, num_hashes=k, num_buckets=2_000) for k in (1, 2, 3, 4)},
@@ -97,6 +99,10 @@ ABLATIONS: dict[str, dict[str, Shallow]] = {
         "shared, D-hat = D1": replace(BASE, indexing="shared"),
         "independent, K = 100,000": replace(BASE, num_embeddings=100_000),
         "shared, D-hat = D1, K = 100,000": replace(BASE, indexing="shared", num_embeddings=100_000),
+        "dictionary, K = 1,000,000": replace(BASE, indexing="identity", dictionary=1_000_000),
+        "dictionary, K = 100,000": replace(
+            BASE, indexing="identity", dictionary=100_000, num_embeddings=100_000
+        ),
     },
     "start": {
         "P from N(0, 0.0005)": BASE,
@@ -147,6 +153,17 @@ ABLATIONS["crowding"] = {
     ),
 }
 ABLATION_SETS = ("imdb", "news_category", "20newsgroups", "ag_news_partial")
+ABLATIONS["appended"] = variants.APPENDED
+ABLATIONS["concat"] = variants.CONCAT
+ABLATIONS["regularising"] = regularising.PLAN
+ABLATIONS["sentence"] = sentence.PLAN
+OTHER_SETS = {
+    "crowding": ("langid_commonvoice",),
+    "appended": variants.SETS,
+    "concat": variants.SETS,
+    "regularising": regularising.SETS,
+    "sentence": sentence.SETS,
+}
 TABLE4_SETS = ("imdb", "ag_news_partial", "20newsgroups", "dbpedia_small")
 
 

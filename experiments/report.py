@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments import costs, deep_tables, plans
+from experiments import best_report, costs, curves, deep_tables, plans
 from experiments.phrases_table import plot4, table4
 from experiments.runs import RUNS, records
 from experiments.tables import accuracy, can_plot, gather, markdown, ordered
@@ -114,12 +114,19 @@ def table3(folder: Path) -> str:
     return markdown(header, rows)
 
 
+def embedding_parameters(runs: list[dict]) -> str:
+    """In thousands, where runs tell them apart from those of the layers above."""
+    counts = {run["metrics"].get("embedding_parameters") for run in runs} - {None}
+    return "".join(f", {count / 1e3:,.0f}k" for count in counts)
+
+
 def ablation(name: str) -> Callable[[Path], str]:
     def table(folder: Path) -> str:
         cells = dict(ordered(gather(folder, name)))
         rows = []
         for label in plans.ABLATIONS[name]:
-            found = [accuracy(cells[dataset][label]) for dataset in cells]
+            runs = [cells[dataset][label] for dataset in cells]
+            found = [accuracy(of) + embedding_parameters(of) for of in runs]
             if any(found):
                 rows.append([label, *found])
         return markdown(["", *cells], rows) + (f"\n![{name}](figures/{name}.png)\n" if rows else "")
@@ -150,6 +157,8 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "table4": table4,
     "collisions": collisions,
     **{name: ablation(name) for name in plans.ABLATIONS},
+    "regularising": curves.table,
+    "best": best_report.table,
 }
 
 
@@ -192,8 +201,12 @@ def write(folder: Path = RUNS, readme: Path = README, figures: Path = FIGURES) -
         text = re.sub(pattern, lambda m, made=made: m[1] + made + m[2], text, flags=re.DOTALL)
     readme.write_text(text, encoding="utf8")
     if can_plot():
+        best_report.plot(folder, figures / "best.png")
         for name in plans.ABLATIONS:
-            plot(folder, name, figures)
+            if name == "regularising":
+                curves.plot(folder, figures / "regularising.png")
+            else:
+                plot(folder, name, figures)
         plot4(folder, figures)
     else:
         print('no plots without matplotlib: pip install "hashembed[plot]"')

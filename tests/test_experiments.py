@@ -472,9 +472,11 @@ def test_the_right_half_shows_what_validation_chose(tmp_path):
 
 
 def test_the_report_replaces_what_is_between_its_marks(tmp_path):
+    point = {"passes": 1, "train_accuracy": 0.9, "test_accuracy": 0.8}
+    more = {"chosen": {"passes": 1}, "train_accuracy": 0.9, "curve": [point]}
     for experiment in plans.ABLATIONS:
         for name in list(plans.ABLATIONS[experiment])[:2]:
-            put(tmp_path / "runs", fake(experiment, "imdb", name, 0, 0.9))
+            put(tmp_path / "runs", fake(experiment, "imdb", name, 0, 0.9, **more))
     readme = tmp_path / "README.md"
     readme.write_text(
         "before\n<!-- table2 -->\nold\n<!-- end -->\nafter\n<!-- hashes -->\n<!-- end -->\n"
