@@ -61,6 +61,7 @@ class Deep:
     members: of an ensemble, each with hash functions and initial weights of its own; the first has
     one hidden layer of `hidden_layers`, the second two, and so on, over and over.
     weight_scale: what the initial component vectors are multiplied with.
+    mode: "sum" or "mean" of a document's vectors. snippets: None trains on whole documents.
     batch_size: None is `rule_for_batch`. passes: at most.
     device: where it runs, and no part of the configuration.
     """
@@ -79,6 +80,8 @@ class Deep:
     learning_rate: float = 0.001
     batch_size: int | None = None
     passes: int = 200
+    mode: str = "sum"
+    snippets: tuple[int, int] | None = (4, 100)
     device: str = "auto"
 
     def run(self, data: Dataset, seed: int, threads: int | None = None) -> dict:
@@ -98,6 +101,7 @@ class Deep:
             passes=self.passes,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size or rule_for_batch(len(kept)),
+            snippets=self.snippets,
             seed=seed,
         )
         validation = bags.take(held), labels.take(held)
@@ -153,6 +157,7 @@ class Deep:
             classes,
             layers,
             importance=self.importance,
+            mode=self.mode,
             optimizer=self.optimizer,
             seed=seed,
             device=place,

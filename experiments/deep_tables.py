@@ -64,6 +64,17 @@ def dictionary(folder: Path, paper: Paper) -> str:
     return "\n".join([*out, f"Runs of this half: {counted or 'none'}.\n"])
 
 
+def lengths(folder: Path) -> str:
+    """Sums and means, snippets and whole documents, of one size; sets where more than one ran."""
+    cells = {
+        dataset: methods
+        for dataset, methods in ordered(gather(folder, "table2"))
+        if any(methods[name] for name in plans.LENGTHS if name.endswith(("vectors", "documents")))
+    }
+    rows = [[name, *(accuracy(m[name]) for m in cells.values())] for name in plans.LENGTHS]
+    return markdown(["", *cells], rows if cells else [])
+
+
 def varied(name: str) -> str:
     """What is varied of "deep hash, B = 500" or "deep standard, 10,000 n-grams, small start"."""
     found = re.search(r"B = [\d,]+|[\d,]+ n-grams", name)

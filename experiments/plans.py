@@ -53,7 +53,21 @@ DICTIONARY: dict[str, dict[str, Deep]] = {
     },
 }
 ENSEMBLE = {"deep hash, ensemble of 10": replace(DEEP, num_buckets=50_000, members=10)}
-PARTS = ("shallow", "adam", "dictionary", "small-start", "ensemble")  # of table 2
+# Documents are longer at test time than the snippets before: is that what deep models suffer from?
+LENGTHS = {
+    name + change: replace(method, **settings)
+    for name, method in (
+        ("deep hash, B = 50,000", replace(DEEP, num_buckets=50_000)),
+        ("deep standard, 50,000 n-grams", replace(DEEP_STANDARD, dictionary=50_000)),
+    )
+    for change, settings in (
+        ("", {}),
+        (", mean of vectors", {"mode": "mean"}),
+        (", whole documents", {"snippets": None}),
+        (", mean of vectors, whole documents", {"mode": "mean", "snippets": None}),
+    )
+}
+PARTS = ("shallow", "adam", "dictionary", "small-start", "ensemble", "lengths")  # of table 2
 
 TABLE3 = {
     "BoW": LinearModel(ngrams=(1, 1), size=50_000),
@@ -192,6 +206,8 @@ def table2(
             yield from _seeds(dataset, {best: methods[best]} if best else {}, SEEDS[1:])
     if "ensemble" in parts:
         yield from _seeds(dataset, ENSEMBLE)
+    if "lengths" in parts:
+        yield from _seeds(dataset, LENGTHS)
 
 
 def _seeds(dataset: str, methods: dict, seeds: tuple[int, ...] = SEEDS) -> Iterator[Run]:

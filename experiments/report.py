@@ -153,6 +153,7 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "table2": table2,
     "table2 adam": lambda folder: deep_tables.adam(folder, paper2),
     "table2 dictionary": lambda folder: deep_tables.dictionary(folder, paper2),
+    "table2 lengths": deep_tables.lengths,
     "table3": table3,
     "table4": table4,
     "collisions": collisions,
