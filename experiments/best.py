@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from experiments.datasets import Dataset
-from experiments.squeeze import squeeze_classifier, write_squeezed
 from hashembed import TextClassifier
 from hashembed.labels import split
 from hashembed.sizes import choose_dim
@@ -103,7 +102,7 @@ class Sized:
         if not self.held:
             model, metrics["file_bytes"] = through_a_file(model, self.bits, threads)
         elif self.bits != 16:
-            squeeze_classifier(model, self.bits)
+            model, _ = through_a_file(model, self.bits, threads)
         where = "validation_accuracy" if self.held else "test_accuracy"
         return {**metrics, where: model.score(test.texts, test.labels)}
 
@@ -158,13 +157,8 @@ def through_a_file(
     """The model as it comes out of a file, and the bytes of the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
-        if bits == 16:
-            model.save(path)
-            model = TextClassifier.load(path, threads=threads)
-        else:
-            squeeze_classifier(model, bits)
-            write_squeezed(model, path, bits)
-        return model, path.stat().st_size
+        model.save(path, bits=bits)
+        return TextClassifier.load(path, threads=threads), path.stat().st_size
 
 
 @dataclass(frozen=True)

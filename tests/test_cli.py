@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -174,6 +175,18 @@ def test_words(folder):
         run("words", folder / "m", folder / "train.csv", "--top", "3", "--json").stdout
     )
     assert len(found["most"]) == len(found["least"]) == 3
+
+
+def test_a_model_of_fewer_bits(folder, tmp_path):
+    path = tmp_path / "small"
+    run("train", folder / "train.csv", "-o", path, *SETTINGS, "--bits", "4", "--quiet")
+    assert path.stat().st_size < 0.5 * (folder / "m").stat().st_size
+    told = run("info", path).stdout
+    assert "parameters, in 4 bits" in told
+    parameters = re.search(r"([\d,]+) parameters", told)[1]
+    assert f"{parameters} parameters\n" in run("info", folder / "m").stdout
+    refused = run("train", "--stream", folder / "train.csv", "-o", path, "--bits", "8", code=2)
+    assert "--bits is for models that are done" in refused.output
 
 
 def test_info_reads_the_header_only(folder):

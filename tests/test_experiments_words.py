@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from experiments import best, best_fasttext, best_report, curves, datasets, squeeze
+from experiments import best, best_fasttext, best_report, curves, datasets
 from experiments.best import CHOICES, FIRST, SECOND, Sized, walk
 from experiments.best_fasttext import SizedFastText
 from experiments.best_search import from_files, search
@@ -16,7 +16,6 @@ from experiments.runs import Run
 from experiments.sentence import PLAN, Sentence, ranking, ranks, table
 from experiments.variants import Variant
 
-from hashembed import TextClassifier
 from hashembed.bags import Bags
 
 
@@ -150,32 +149,6 @@ def test_trials_see_no_test_rows(data):
     reached = Sized(1, 16).run(blind, 0, 1)
     assert reached["validation_accuracy"] > 0.9
     assert "test_accuracy" not in reached
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-def test_fewer_bits_are_close_and_keep_zero_and_sign(bits):
-    x = np.random.default_rng(0).normal(0, 1, (301, 3)).astype(np.float32)
-    x[0] = 0
-    codes, largest = squeeze.encode(x, bits)
-    back = squeeze.decode(codes, largest, bits)
-    top = 2 ** (bits - 1) - 1
-    assert (back[0] == 0).all()
-    assert (np.sign(back) * np.sign(x) >= 0).all()
-    assert np.abs(np.sqrt(np.abs(back)) - np.sqrt(np.abs(x))).max() <= 0.501 * largest**0.5 / top
-    packed = squeeze.packed(codes, bits)
-    assert packed.nbytes == -(-x.size * bits // 8)
-    if bits == 4:
-        low = (packed & 15).astype(np.int8)
-        assert (np.where(low > 7, low - 16, low)[:4] == codes.ravel()[:8:2]).all()
-
-
-def test_a_squeezed_model_has_few_numbers_left(data):
-    model = TextClassifier(num_buckets=1000, num_embeddings=1000, members=2, threads=1)
-    model.fit(data.train.texts, data.train.labels)
-    squeeze.squeeze_classifier(model, 4)
-    for member in model.model_.members:
-        assert 5 < len(np.unique(member.importance_weights)) <= 15
-        assert 5 < len(np.unique(member.tables.E)) <= 15
 
 
 def test_the_walk_takes_the_best_of_each_choice_and_ignores_noise():

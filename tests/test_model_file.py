@@ -1,16 +1,21 @@
 """Model files that were damaged, on purpose or not: one clear sentence each, and nothing worse."""
 
 import json
+import re
 import resource
 import struct
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 from safetensors import safe_open
 from safetensors.numpy import load_file, save
 
 from hashembed import TextClassifier
-from hashembed.checkpoint import KEY, ModelFileError, read_header, save_tensors
+from hashembed.checkpoint import KEY, ModelFileError, load_tensors, read_header, save_tensors
+from hashembed.coding import BITS, decode, encode
 
 TEXTS = ["good film", "bad film", "what a joke", "great fun"] * 5
 LABELS = ["+", "-", "-", "+"] * 5
@@ -163,3 +168,75 @@ def test_files_are_as_readable_as_others(path):
     plain = path.parent / "plain"
     plain.touch()
     assert path.stat().st_mode == plain.stat().st_mode
+
+
+tables = npst.arrays(
+    np.float32,
+    st.tuples(st.integers(0, 7), st.integers(1, 5)),
+    elements=st.floats(-1e6, 1e6, width=32),
+)
+
+
+@given(tables, st.sampled_from(BITS))
+def test_codes_are_close_and_keep_zeros_and_signs(table, bits):
+    codes, largest = encode(table, bits)
+    assert codes.dtype == np.uint8
+    assert codes.shape == (len(table), -(-table.shape[1] * bits // 8))
+    back = decode(codes, largest, bits, table.shape[1])
+    assert back.dtype == np.float32
+    assert back.shape == table.shape
+    assert (back[table == 0] == 0).all()
+    assert (back * table >= 0).all()
+    apart = np.abs(np.sqrt(np.abs(back, dtype=float)) - np.sqrt(np.abs(table, dtype=float)))
+    top = 2 ** (bits - 1) - 1
+    assert apart.max(initial=0) <= 0.501 * largest**0.5 / top
+    again, _ = encode(back, bits)
+    if np.abs(back).max(initial=0) == np.float32(largest):
+        assert (again == codes).all()
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("members", [1, 2])
+def test_files_of_fewer_bits(bits, members, tmp_path):
+    clf = TextClassifier(num_embeddings=3000, num_buckets=300, embedding_dim=5, members=members)
+    clf.fit(TEXTS, LABELS)
+    path, half = tmp_path / "coded", tmp_path / "half"
+    clf.save(path, bits=bits)
+    clf.save(half)
+    assert path.stat().st_size < half.stat().st_size * (bits / 16 + 0.15)
+    loaded = TextClassifier.load(path)
+    assert loaded.get_params() == clf.get_params()
+    np.testing.assert_allclose(
+        loaded.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=0.02 if bits == 8 else 0.2
+    )
+    loaded.save(tmp_path / "again", bits=bits)
+    again = TextClassifier.load(tmp_path / "again")
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), loaded.predict_proba(TEXTS))
+
+
+def test_bits_that_cannot_be(classifier, tmp_path):
+    with pytest.raises(ValueError, match="bits must be"):
+        classifier.save(tmp_path / "x", bits=5)
+    with pytest.raises(ValueError, match="to the bit, found bits=8"):
+        classifier.save(tmp_path / "x", bits=8, for_training=True)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bits": 3}, "tables of 3 bits"),
+        ({"bits": 4}, "codes of 'E' of a shape"),
+        ({"largest": {"E": float("inf"), "P": 1.0}}, "as the largest number of 'E'"),
+        ({"largest": {"X": 1.0}}, "cannot be understood: KeyError"),
+        ({"largest": {"E": 1.0}}, "has a tensor 'P' of type uint8"),
+    ],
+)
+def test_codes_that_do_not_fit(classifier, tmp_path, change, words):
+    path = tmp_path / "model"
+    classifier.save(path, bits=8)
+    tensors, meta = load_tensors(path, "TextClassifier")
+    meta["coded"] |= change
+    save_tensors(path, "TextClassifier", tensors, meta)
+    with pytest.raises(ModelFileError, match=re.escape(words)):
+        TextClassifier.load(path)

@@ -11,7 +11,7 @@ SOURCE = Path(hashembed.__file__).parent
 
 # Each room may import from the rooms before it.
 ROOMS = [
-    ["validation", "unicode_tables", "initial", "explain_views", "compiling"],
+    ["validation", "unicode_tables", "initial", "explain_views", "compiling", "coding"],
     ["hashing"],
     ["hashing_numba", "intrinsics", "storage", "vectors"],
     ["text_words", "threads"],

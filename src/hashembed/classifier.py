@@ -377,15 +377,20 @@ class TextClassifier(Estimator):
         model = self._shallow("tell the importance of n-grams")
         return important_ngrams(model, self.text_config_, self.classes_.tolist(), texts, **options)
 
-    def save(self, path: str | os.PathLike[str], *, for_training: bool = False) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, for_training: bool = False, bits: int = 16
+    ) -> None:
         """Write the model to one safetensors file, tables in half precision.
+
+        With `bits` 8 or 4 it is a half or a quarter as large, and nearly as accurate
+        (`experiments/README.md` has numbers).
 
         `for_training` keeps everything, to the bit: a model that goes on learning from there
         (`partial_fit`) becomes what it would have become. Otherwise, for half the size, the
         learning rates of single rows are forgotten, and a loaded model learns on at their mean.
         """
         self._fitted()
-        save_classifier(self, path, for_training)
+        save_classifier(self, path, for_training, bits)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> "TextClassifier":

@@ -9,22 +9,34 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.checkpoint import Arrays, ModelFileError, load_tensors, save_tensors
+from hashembed.coding import BITS, decode, encode
 from hashembed.engines import EnginePlan, choose_device
 from hashembed.history import History
 from hashembed.shallow import ShallowModel
 from hashembed.text import TextConfig
 
 KIND = "TextClassifier"
-HALF = ("E", "P")  # kept in half precision
+TABLES = ("E", "P")  # kept in half precision, or less
 
 
-def save_classifier(classifier: Any, path: str | os.PathLike[str], for_training: bool) -> None:
-    """Write a trained classifier; `TextClassifier.save` says what `for_training` means."""
-    model = classifier.model_
+def save_classifier(
+    classifier: Any, path: str | os.PathLike[str], for_training: bool, bits: int
+) -> None:
+    """Write a trained classifier; `TextClassifier.save` says what the options mean."""
+    if bits not in (16, *BITS):
+        raise ValueError(f"bits must be 16, 8 or 4, found {bits!r}")
+    if for_training and bits != 16:
+        raise ValueError(f"for_training keeps everything to the bit, found bits={bits}")
+    model, largest = classifier.model_, {}
     if for_training:
         tensors = model.state()
     else:
-        tensors = {name: _halved(name, array) for name, array in model.tensors().items()}
+        tensors = model.tensors()
+        for name, array in tensors.items():
+            if _is_table(name) and bits == 16:
+                tensors[name] = _halved(name, array)
+            elif _is_table(name):
+                tensors[name], largest[name] = encode(array, bits)
     meta = {
         "params": _parameters(classifier.get_params()),
         "text": classifier.text_config_.to_dict(),
@@ -37,6 +49,7 @@ def save_classifier(classifier: Any, path: str | os.PathLike[str], for_training:
         "stream_rate": getattr(classifier, "stream_rate_", None),
         "mean_squares": model.mean_squares() if isinstance(model, ShallowModel) else None,
         "for_training": for_training,
+        "coded": {"bits": bits, "largest": largest} if largest else None,
     }
     save_tensors(path, KIND, tensors, meta)
 
@@ -64,6 +77,8 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
     self.threads = threads
     plan = EnginePlan.from_dict(meta["engine"])
     classes = np.array(meta["classes"])
+    if meta.get("coded"):
+        tensors = _decoded(tensors, plan, meta["coded"])
     _check_shapes(tensors, plan, len(classes))
     plan = replace(plan, device=_device_here(self.device))
     if meta["for_training"] and plan.shallow and self.device not in ("cpu", "auto"):
@@ -111,14 +126,32 @@ def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def _is_table(name: str) -> bool:
+    return name.rpartition(".")[2] in TABLES
+
+
 def _halved(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The tables in half precision, all else as it is."""
-    if name.rpartition(".")[2] not in HALF:
-        return array
+    """A table in half precision."""
     half = array.astype(np.float16)
     if not np.isfinite(half).all():
         raise ValueError(f"cannot save: {name} has values beyond half precision")
     return half
+
+
+def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
+    """The tables from their codes."""
+    bits, out = coded["bits"], dict(tensors)
+    if bits not in BITS:
+        raise ModelFileError(f"has tables of {bits!r} bits, expected one of {BITS}")
+    for name, largest in coded["largest"].items():
+        codes = tensors[name]
+        width = plan.embedding_dim if name.endswith("E") else plan.spec.num_hashes
+        if codes.dtype != np.uint8 or codes.shape[1:] != (-(-width * bits // 8),):
+            raise ModelFileError(f"has codes of {name!r} of a shape or type that is not known")
+        if not (isinstance(largest, float) and 0 < largest < float("inf")):
+            raise ModelFileError(f"has {largest!r} as the largest number of {name!r}")
+        out[name] = decode(codes, largest, bits, width)
+    return out
 
 
 def _check_shapes(tensors: Arrays, plan: EnginePlan, classes: int) -> None:

@@ -37,11 +37,15 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         return lines
     engine, text = meta["engine"], meta["text"]
     spec = engine["spec"]
+    numbers = {  # of tables, which may be codes
+        "E": spec["num_buckets"] * engine["embedding_dim"],
+        "P": spec["num_embeddings"] * spec["num_hashes"],
+    }
+    kinds = [(name.rpartition(".")[2], part["shape"]) for name, part in tensors.items()]
     parameters = sum(
-        _product(part["shape"])
-        for name, part in tensors.items()
-        if name.rpartition(".")[2] not in STATE
+        numbers.get(kind, _product(shape)) for kind, shape in kinds if kind not in STATE
     )
+    coded = f", in {meta['coded']['bits']} bits" if meta.get("coded") else ""
     subwords = ", characters {}-{}".format(*text["subwords"]) if text["subwords"] else ""
     case = "case ignored" if text["lowercase"] else "case kept"
     classes = meta["classes"]
@@ -52,7 +56,8 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "tables",
             f"K = {spec['num_embeddings']:,}, B = {spec['num_buckets']:,}, "
-            f"k = {spec['num_hashes']}, d = {engine['embedding_dim']}: {parameters:,} parameters",
+            f"k = {spec['num_hashes']}, d = {engine['embedding_dim']}: "
+            f"{parameters:,} parameters{coded}",
         ),
         ("layers", _layers(engine)),
         ("classes", f"{len(classes):,}: {shown}{more}"),
