@@ -31,7 +31,7 @@ def decode(codes: U8, largest: float, bits: int, columns: int) -> F32:
     """What `encode` was given, about: (rows, columns)."""
     top = 2 ** (bits - 1) - 1
     if bits == 4:
-        pairs = np.stack([codes << 4, codes & 240], axis=2).reshape(len(codes), -1)
+        pairs = np.stack([codes << 4, codes & 240], axis=2).reshape(len(codes), 2 * codes.shape[1])
         whole = pairs.view(np.int8)[:, :columns] >> 4
     else:
         whole = codes.view(np.int8)
