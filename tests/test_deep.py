@@ -1,5 +1,8 @@
 """The torch engine against the same network written plainly, and against the CPU engine."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -324,6 +327,17 @@ def test_a_state_is_a_copy():
     engine.load_state(state)
     fit(engine, *TRAIN, TrainConfig(passes=1))
     assert all(np.array_equal(before[name], array) for name, array in state.items())
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("through", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_learns_on_as_the_original(through, optimizer):
+    engine = model(optimizer=optimizer)
+    fit(engine, *TRAIN, TrainConfig(passes=1, batch_size=64))
+    other = through(engine)
+    for one in (engine, other):
+        fit(one, *TRAIN, TrainConfig(passes=1, batch_size=64, seed=3))
+    assert same(engine, other)
 
 
 def test_chunks_change_nothing(monkeypatch):

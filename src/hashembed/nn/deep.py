@@ -115,6 +115,10 @@ class DeepModel:
         self.version = 0  # of the tensors that graphs of steps work on
         self.prepared: Any = None  # the `Steps` of the last training on a GPU
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without graphs of steps: a copy makes its own."""
+        return {**self.__dict__, "prepared": None}
+
     @classmethod
     def from_tensors(cls, spec: HashSpec, tensors: State, **options: Any) -> "DeepModel":
         """A model with the weights that `tensors` gave; options as in the constructor.
@@ -303,7 +307,7 @@ class DeepModel:
 
     @torch.no_grad()
     def go_back(self, kept: Kept) -> None:
-        """Back to what was kept; graphs of steps find it in the same places."""
+        """Back to what was kept; on a GPU graphs of steps find it in the same places."""
         self.steps, weights, states = kept
         for name, tensor in self._weights().items():
             tensor.copy_(weights[name])
@@ -315,6 +319,7 @@ class DeepModel:
                         own[key].copy_(value)
                     else:
                         own[key] = _copy(value)
+                        self.version += 1
 
     def _make_optimizers(self) -> list[torch.optim.Optimizer]:
         """One for the tables' rows, one for all the rest; their rates come with each batch."""

@@ -34,7 +34,16 @@ class RowOptimizer(Optimizer):
     def add_param_group(self, param_group: Group) -> None:
         """More parameters, with options of their own."""
         super().add_param_group(param_group)
-        for p in self.param_groups[-1]["params"]:
+        self._take_rows(self.param_groups[-1])
+
+    def __setstate__(self, state: Group) -> None:
+        """A copy, or one that was pickled, has the rows of its own parameters."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            self._take_rows(group)
+
+    def _take_rows(self, group: Group) -> None:
+        for p in group["params"]:
             if p.dim() == 2 and p.dtype in ACCUMULATION:
                 give_rows_to(self, p)
 
