@@ -11,6 +11,7 @@ from hashembed import TextClassifier, demo
 from hashembed.checkpoint import ModelFileError
 from hashembed.engines import EnginePlan, choose_device
 from hashembed.hashing import HashSpec
+from hashembed.nn.deep import DeepModel
 
 CUDA = torch.cuda.is_available()
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 3), "num_embeddings": 20_000, "batch_size": 64}
@@ -86,6 +87,10 @@ def test_a_gpu_that_is_not_there(tmp_path):
     texts = ["aa", "dd", "aa dd"]
     got, want = TextClassifier.load(path).predict_proba(texts), clf.predict_proba(texts)
     np.testing.assert_allclose(got, want, atol=1e-3)
+    clf.save(path, for_training=True)
+    np.testing.assert_array_equal(TextClassifier.load(path).predict_proba(texts), want)
+    plan = clf.engine_plan_
+    clf.model_ = DeepModel(plan.spec, plan.embedding_dim, 2, optimizer="adagrad")
     clf.save(path, for_training=True)
     with pytest.raises(ModelFileError, match="training on a GPU, and here is none"):
         TextClassifier.load(path)

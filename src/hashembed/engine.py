@@ -19,7 +19,7 @@ CHUNK = 1 << 19  # n-grams that the CPU trains on between two looks at the clock
 class LossNotFiniteError(ArithmeticError):
     """The loss became infinite or NaN; the engine's weights are those before that batch.
 
-    On a GPU the other documents of that batch may have been learned.
+    On a GPU the optimizers' state may have changed.
     """
 
 

@@ -26,7 +26,8 @@ class Ensemble:
 
     Members see the same batches at the same rates and differ in what they were made with: hash
     seeds, initial weights, sizes, layers. When one of them finds a loss that is not finite, it
-    keeps its last good weights; members before it have trained on the batches of that call.
+    keeps its last good weights; members before it (on a GPU all others) have trained on the batches
+    of that call.
 
     Example:
         >>> from hashembed.hashing import HashSpec

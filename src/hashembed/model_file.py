@@ -36,6 +36,8 @@ def save_classifier(
             if _is_table(name) and bits == 16:
                 tensors[name] = _halved(name, array)
             elif _is_table(name):
+                if not np.isfinite(array).all():
+                    raise ValueError(f"cannot save: {name} has values that are not finite")
                 tensors[name], largest[name] = encode(array, bits)
     meta = {
         "params": _parameters(classifier.get_params()),
@@ -81,11 +83,15 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
         tensors = _decoded(tensors, plan, meta["coded"])
     _check_shapes(tensors, plan, len(classes))
     plan = replace(plan, device=_device_here(self.device))
-    if meta["for_training"] and plan.shallow and self.device not in ("cpu", "auto"):
-        raise ModelFileError(
-            "was saved to go on with its training on a GPU, and here is none; saved without "
-            "for_training it can be read everywhere"
-        )
+    if meta["for_training"] and not plan.hidden_layers:
+        by_torch = any(name.rpartition(".")[2] == "steps" for name in tensors)
+        if by_torch and plan.shallow:
+            raise ModelFileError(
+                "was saved to go on with its training on a GPU, and here is none; saved without "
+                "for_training it can be read everywhere"
+            )
+        if not by_torch:
+            plan = replace(plan, device="cpu")  # where it was trained
     self.text_config_ = TextConfig.from_dict(meta["text"])
     self.classes_ = classes
     self.label_form_ = meta["label_form"]

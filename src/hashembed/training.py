@@ -54,6 +54,10 @@ class TrainConfig:
             whole_number("batch_size", self.batch_size, 1, 2**24)
         if self.patience is not None:
             whole_number("patience", self.patience, 1, 1_000_000)
+        if self.snippets is not None:
+            shortest, longest = self.snippets
+            whole_number("snippets[0]", shortest, 1, 2**31 - 1)
+            whole_number("snippets[1]", longest, shortest, 2**31 - 1)
         one_of("monitor", self.monitor, ("loss", "accuracy"))
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"learning_rate must be above 0, found {self.learning_rate}")
@@ -166,6 +170,7 @@ def fit(
         history.epochs.append(epoch)
         if validation is not None and (measure := history.measure(epoch)) < run.best:
             run.best, run.best_pass = measure, number
+            best = None  # makes room for the next
             best = engine.keep()
             if on_pass is not None:
                 run.best_state = engine.state()

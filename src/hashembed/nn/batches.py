@@ -26,7 +26,10 @@ _placed: dict[tuple[int, str], Tensor] = {}
 
 
 def placed(array: Any, device: torch.device) -> Tensor:
-    """An array on a GPU; copied at its first use, and kept there for as long as it lives."""
+    """An array on a GPU; copied at its first use, and kept there for as long as it lives.
+
+    So it must not change: these are the keys, offsets and labels of data sets.
+    """
     place = id(array), str(device)
     if place not in _placed:
         _placed[place] = to_device(array, device)
@@ -34,12 +37,18 @@ def placed(array: Any, device: torch.device) -> Tensor:
     return _placed[place]
 
 
+def _free(device: torch.device) -> int:
+    """Bytes that are free, or that PyTorch holds and does not use."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
+
+
 def place_keys(keys: I64, spec: HashSpec, device: torch.device) -> Keys:
     """All keys, on a GPU if they fit; else, and for the CPU, from where they are, maybe a file."""
     if device.type != "cuda":
         return keys
     new = (id(keys), str(device)) not in _placed
-    if new and keys.nbytes > SHARE * torch.cuda.mem_get_info(device)[0]:
+    if new and keys.nbytes > SHARE * _free(device):
         return keys
     found = placed(keys, device)
     if new and spec.indexing == "identity":

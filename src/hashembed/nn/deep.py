@@ -16,7 +16,7 @@ from hashembed.labels import Labels
 from hashembed.nn.batches import make_batch, place_keys, to_device
 from hashembed.nn.layers import Aggregation, Mode
 from hashembed.nn.network import Network, draw_kept
-from hashembed.nn.ops import HAS_TRITON
+from hashembed.nn.ops import HAS_TRITON, MAX_DIM
 from hashembed.nn.optim import RowAdagrad, RowAdam
 from hashembed.shallow import EPSILON as ADAGRAD_EPSILON
 from hashembed.validation import one_of, whole_number
@@ -201,7 +201,8 @@ class DeepModel:
     @property
     def fast(self) -> bool:
         """Whether steps run on a GPU by themselves; see `steps.py`."""
-        return HAS_TRITON and self.device.type == "cuda"
+        narrow = self.network.bag.weight.shape[1] <= MAX_DIM
+        return HAS_TRITON and self.device.type == "cuda" and narrow
 
     @property
     def chunk(self) -> int:
@@ -312,11 +313,15 @@ class DeepModel:
         for name, tensor in self._weights().items():
             tensor.copy_(weights[name])
         for optimizer, state in zip(self.optimizers, states, strict=True):
-            for p, entries in state.items():
-                own = optimizer.state[p]
+            for p in list(optimizer.state):
+                own, entries = optimizer.state[p], state.get(p, {})
+                if own.keys() != entries.keys():  # it was made since
+                    own.clear()
+                    self.version += 1
                 for key, value in entries.items():
-                    if isinstance(value, Tensor) and value.shape == own[key].shape:
-                        own[key].copy_(value)
+                    here = own.get(key)
+                    if isinstance(here, Tensor) and here.shape == value.shape:
+                        here.copy_(value)
                     else:
                         own[key] = _copy(value)
                         self.version += 1
@@ -365,12 +370,15 @@ class DeepModel:
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
-    def update(self) -> None:
-        """By the gradients that a backward pass has left; then they are gone."""
+    def update(self, fine: Tensor | None = None) -> None:
+        """By the gradients that a backward pass has left; then they are gone.
+
+        fine: 0 if the batch, which then has no gradients, must leave no trace.
+        """
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        self.network.accept()
+        self.network.accept(fine)
 
     def _truth(self, labels: Labels) -> Tensor:
         array = labels.matrix(self.num_classes) if self.multilabel else labels.labels

@@ -44,13 +44,7 @@ def draw_snippets(
     a, b = indexing.unpack(indexing.id_keys(numbers))
     drawn = minimum + indexing.reduce_range(a, maximum - minimum + 1)
     lengths = torch.minimum(drawn, sizes)
-    return Snippets(starts + _below(b, sizes - lengths + 1), lengths, maximum)
-
-
-def _below(lane: Tensor, n: Tensor) -> Tensor:
-    """Lanes -> [0, n), for n of their own."""
-    low, high = lane & 0xFFFF, lane >> 16
-    return (high * n + (low * n >> 16)) >> 16
+    return Snippets(starts + indexing.reduce_range(b, sizes - lengths + 1), lengths, maximum)
 
 
 def train_members(
@@ -67,6 +61,9 @@ def train_members(
     """Train models on the same batches, all at once -> losses (members, documents)."""
     if len(order) == 0:
         return np.empty((len(members), 0), np.float32)
+    batches = -(-len(order) // batch_size)
+    if len(rates) != batches:
+        raise ValueError(f"there are {batches} batches, but {len(rates)} rates")
     lengths = np.diff(bags.offsets)[order]
     if snippets is not None:
         lengths = np.minimum(lengths, snippets.longest)
@@ -86,16 +83,22 @@ def train_members(
     if weights is None:
         steps.weights.fill_(1)
     else:
-        torch.index_select(placed(weights, device), 0, chosen, out=steps.weights[:n])
+        steps.weights[:n] = to_device(weights[order], device)
     torch.index_select(starts, 0, chosen, out=steps.starts[:n])
     steps.begin(n, members[0].steps)
     parts = _streamed(steps, bags, tokens, n) if steps.streamed else [(0, len(tokens))]
-    for first, last in parts:
-        steps.refill()
-        for number in range(first, last):
-            documents = min(batch_size, n - number * batch_size)
-            following = int(tokens[number + 1]) if number + 1 < last else 0
-            steps.run(documents, int(tokens[number]), following)
+    try:
+        for first, last in parts:
+            steps.refill()
+            for number in range(first, last):
+                documents = min(batch_size, n - number * batch_size)
+                following = int(tokens[number + 1]) if number + 1 < last else 0
+                steps.run(documents, int(tokens[number]), following)
+    except BaseException:  # in the middle of a step, or of a capture
+        members[0].prepared = None
+        for optimizer in (o for member in members for o in member.optimizers):
+            optimizer.zero_grad()
+        raise
     for member in members:
         member.steps += len(tokens)
     losses: F32 = steps.losses[:, :n].to("cpu", copy=True).numpy()
@@ -135,6 +138,8 @@ def _streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> Iterator[tuple[i
     copied: list[Any] = [None, None]
     used: list[Any] = [None, None]
     aside = torch.cuda.Stream(steps.device) if cuda else None  # type: ignore[no-untyped-call]
+    if aside is not None:
+        aside.wait_stream(torch.cuda.current_stream(steps.device))
     first, turn = 0, 0
     while first < len(tokens):
         fitting = int(np.searchsorted(np.cumsum(tokens[first:]), half, "right"))
@@ -174,10 +179,10 @@ def _collect(keys: I64, starts: I64, offsets: I64, out: I64) -> None:
 
 
 def _check(losses: F32, batch_size: int, batches: int) -> None:
-    wrong = ~np.isfinite(losses)
-    if not wrong.any():
+    wrong = np.argwhere(~np.isfinite(losses))
+    if not len(wrong):
         return
-    member, document = np.argwhere(wrong)[np.argmin(np.argwhere(wrong)[:, 1])]
+    member, document = wrong[np.argmin(wrong[:, 1])]
     who = f"member {member + 1} of {len(losses)}: " if len(losses) > 1 else ""
     raise LossNotFiniteError(
         f"{who}the loss is no longer a finite number after {document // batch_size} of {batches} "

@@ -26,7 +26,7 @@ def fmix32(x: Tensor) -> Tensor:
     return x ^ (x >> 16)
 
 
-def reduce_range(lane: Tensor, n: int) -> Tensor:
+def reduce_range(lane: Tensor, n: int | Tensor) -> Tensor:
     """Lanes -> [0, n): floor(lane * n / 2^32)."""
     low, high = lane & 0xFFFF, lane >> 16
     return (high * n + (low * n >> 16)) >> 16

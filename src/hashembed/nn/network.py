@@ -60,14 +60,18 @@ class BatchNorm(nn.Module):
         )
 
     @torch.no_grad()
-    def accept(self) -> None:
-        """Let the last batch enter the statistics."""
+    def accept(self, fine: Tensor | None = None) -> None:
+        """Let the last batch enter the statistics; not if `fine`, a number on its device, is 0."""
         if self._batch is not None:
             count, mean, variance = self._batch
-            self.documents.mul_(KEPT).add_(count)
-            part = count / self.documents
-            self.mean.lerp_(mean, part)
-            self.variance.lerp_(variance, part)
+            documents = self.documents * KEPT + count
+            part = count / documents
+            for old, new in (
+                (self.documents, documents),
+                (self.mean, self.mean.lerp(mean, part)),
+                (self.variance, self.variance.lerp(variance, part)),
+            ):
+                old.copy_(new if fine is None else torch.where(fine != 0, new, old))
             self._batch = None
 
 
@@ -176,8 +180,8 @@ class Network(nn.Module):
         logits: Tensor = self.output(x)
         return logits
 
-    def accept(self) -> None:
-        """Let the last batch enter the statistics of the normalisation."""
+    def accept(self, fine: Tensor | None = None) -> None:
+        """Let the last batch enter the statistics of the normalisation, if it was `fine`."""
         for norm in self.norms:
             assert isinstance(norm, BatchNorm)
-            norm.accept()
+            norm.accept(fine)

@@ -6,6 +6,7 @@ a stream of its own (`Batch`): so there are two batches, in turn.
 """
 
 import gc
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -21,6 +22,7 @@ Model = Any  # a `DeepModel`; it is made of these steps
 
 WIDEST = 255  # vectors that `softmax_head` takes
 MOST_SLOPES = 1 << 14  # of an output layer, that each program of it adds up by itself
+MOST_SUMS = 1 << 26  # of all programs
 _TILE = 64 if INTERPRETED else 1024
 
 
@@ -46,7 +48,8 @@ class Steps:
         tokens: tuple[int, int],
         streamed: bool = False,
     ) -> None:
-        self.members, self.keys, self.batch_size = list(members), keys, batch_size
+        self._members = [weakref.ref(member) for member in members]  # they hold these steps
+        self.keys, self.batch_size = keys, batch_size
         self.max_steps, self.rooms = steps, (rounded(tokens[0]), rounded(tokens[1]))
         self.streamed, self.device = streamed, members[0].device
         self.versions = [member.version for member in members]
@@ -76,9 +79,15 @@ class Steps:
         self._graphs: dict[tuple[int, int, int], torch.cuda.CUDAGraph] = {}
         self._seen: set[tuple[int, int, int]] = set()
         self._pool = torch.cuda.graph_pool_handle() if self.cuda else None
+        self._capturing = self._make_streams(1)
         several = len(members) if len(members) > 1 else 0
         self._streams = self._make_streams(several)  # of members
         self._aside = self._make_streams(1 + several)  # what makes the next batch; also of members
+
+    @property
+    def members(self) -> list[Model]:
+        """The models."""
+        return [member() for member in self._members]
 
     def _make_streams(self, count: int) -> list[torch.cuda.Stream]:
         if not self.cuda:
@@ -123,9 +132,11 @@ class Steps:
         elif case in self._graphs:
             self._graphs[case].replay()
         elif case in self._seen:
-            graph = self._graphs[case] = torch.cuda.CUDAGraph()
-            with _undisturbed(), torch.cuda.graph(graph, pool=self._pool):
+            graph = torch.cuda.CUDAGraph()
+            stream = self._capturing[0]  # torch's own may be on another device
+            with _undisturbed(), torch.cuda.graph(graph, pool=self._pool, stream=stream):
                 self._step(documents, *case)
+            self._graphs[case] = graph
             graph.replay()
         else:  # the first one compiles kernels and makes the optimizers' state
             self._seen.add(case)
@@ -144,9 +155,9 @@ class Steps:
             following.make(1, next_room)
         with device_of(self.keys):
             triton_batches.begin[(1,)](
-                self.rates, self.step, self.fine, self.rate, MEMBERS=len(self.members), num_warps=1
+                self.rates, self.step, self.fine, self.rate, MEMBERS=len(self._members), num_warps=1
             )
-        for i in range(len(self.members)):
+        for i in range(len(self._members)):
             if here is not None and self._streams:
                 self._streams[i].wait_stream(here)
             with torch.cuda.stream(self._streams[i]) if self._streams else nullcontext():
@@ -170,14 +181,14 @@ class Steps:
 
         truth, weights = batch.truth[:n], batch.weights[:n]
         learn(model, vectors, truth, weights, fine, model.scale(self.batch_size), note)
-        model.update()
+        model.update(fine)
 
 
 class Batch:
     """The documents of one step, and where they point."""
 
     def __init__(self, steps: Steps) -> None:
-        self.steps = steps
+        self.steps = weakref.proxy(steps)
         size, device = steps.batch_size, steps.device
         kinds = (torch.int64, torch.int64, torch.int64, torch.float32)
         self.offsets, self.shifts, self.labels, self.weights = (
@@ -190,7 +201,6 @@ class Batch:
             self.truth = torch.empty(shape, dtype=torch.bool, device=device)
         self.keep: list[Tensor | None] = [None for _ in steps.members]
         self.room: list[cuda.Room | None] = [None for _ in steps.members]
-        self.places: list[cuda.Places | None] = [None for _ in steps.members]
 
     def make(self, ahead: int, room: int) -> None:
         """The batch of the present step, or of the next, in so much room."""
@@ -244,13 +254,13 @@ class Batch:
         call = model.network.call(keys, self.offsets, keep)
         if self.room[i] is None:
             self.room[i] = cuda.make_room(call._replace(keys=self.keys))
-        self.places[i] = cuda.prepare(call, self.room[i])  # type: ignore[arg-type]
+        cuda.prepare(call, self.room[i])  # type: ignore[arg-type]
 
     def inputs(
         self, i: int, n: int, room: int
     ) -> tuple[Tensor, Tensor, Tensor | None, "cuda.Places | None"]:
         """Of one member: keys, offsets of n documents, what the dropout keeps, places."""
-        keep, call, places = self.keep[i], None, None
+        keep, places = self.keep[i], None
         if keep is not None:
             keep = keep[:room]
         if self.steps.cuda:
@@ -294,7 +304,11 @@ def learn(
         logits.register_hook(lambda slopes: torch.where(fine != 0, slopes, 0))
         losses = model.losses(logits, truth) * weights
         note(losses.detach())
+        vectors.register_hook(lambda slopes: torch.where(fine != 0, slopes, 0))  # type: ignore[no-untyped-call]
         (losses.sum() * scale).backward()
+        for name, p in network.named_parameters():
+            if not name.startswith("bag.") and p.grad is not None:  # 0 times infinity is not 0
+                p.grad = torch.where(fine != 0, p.grad, 0)
         return
     W, bias, x = network.output.weight, network.output.bias, vectors.detach()
     found = softmax_head(x, W.detach(), bias.detach(), truth, weights, scale)
@@ -311,8 +325,9 @@ def softmax_head(
     losses, of_x = x.new_empty(n), torch.empty_like(x)
     D = max(16, triton.next_power_of_2(d + 1))
     A = max(16, min(triton.next_power_of_2(C), 4096 // D))
-    T, wide = 16, W.numel() > MOST_SLOPES
+    T = 16
     programs = triton.cdiv(n, T)
+    wide = W.numel() > MOST_SLOPES or programs * W.numel() > MOST_SUMS
     slopes = x.new_empty(n, C) if wide else None
     sums = None if wide else x.new_empty(programs, W.numel() + C)
     with device_of(x):
@@ -320,6 +335,7 @@ def softmax_head(
             x, W, bias, labels, weights, losses, slopes, sums, of_x, n, C, scale, d=d, T=T, D=D, A=A
         )
     if slopes is not None:
+        x = torch.where(losses.isfinite()[:, None], x, 0)
         return losses, of_x, slopes.t() @ x, slopes.sum(0)
     of_W, of_bias = sums.sum(0).split([W.numel(), C])  # type: ignore[union-attr]
     return losses, of_x, of_W.view_as(W), of_bias

@@ -128,6 +128,7 @@ def softmax_head(
     loss = (top + tl.log(total) - mine) * weight
     tl.store(losses + j, loss, mask=inside)
     counts = inside & (tl.abs(loss) < float("inf"))
+    vector = tl.where(counts[:, None], vector, 0)  # 0 times infinity is not 0
     gradient = tl.zeros([T, D], tl.float32)
     for first in range(0, C, A):
         c = first + tl.arange(0, A)

@@ -238,7 +238,7 @@ def sum_tiles(
     begins = tl.broadcast_to((key != before).to(tl.int32)[:, None], [T, D])
     g, _ = tl.associative_scan((g, begins), 0, add_same_row)
     if slots is not None:
-        row = tl.load(slots + x, mask=complete, other=0)
+        row = tl.load(slots + x, mask=complete, other=0).to(tl.int64)
     finish(
         row,
         complete,
@@ -310,7 +310,7 @@ def sum_edges(
     g = tl.load(place, mask=live[:, None], other=0)
     g += tl.load(place + D, mask=live[:, None], other=0)
     if slots is not None:
-        row = tl.load(slots + a * T + T - 1, mask=live, other=0)
+        row = tl.load(slots + a * T + T - 1, mask=live, other=0).to(tl.int64)
     p, one, other = read(row, live, cols, table, state, d, record, RULE, ACC)
     finish(
         row,
@@ -350,7 +350,7 @@ def sum_edges(
             long_g = tl.load(partial + b * 2 * D + D + cols) + tl.sum(total, axis=0)
             long_row = long_key.to(tl.int64) - base
             if slots is not None:
-                long_row = tl.load(slots + b * T + T - 1)
+                long_row = tl.load(slots + b * T + T - 1).to(tl.int64)
             rows_1 = long_row + tl.zeros([1], tl.int64)
             live_1 = tl.full([1], 1, tl.int1)
             p_1, one_1, other_1 = read(rows_1, live_1, cols, table, state, d, record, RULE, ACC)
