@@ -1,7 +1,7 @@
 # What a newcomer needs. PYTHON picks the interpreter: make test PYTHON=python3.12
 PYTHON ?= .venv/bin/python
 
-.PHONY: help install test test-slow test-gpu lint format bench bench-gpu
+.PHONY: help install test test-slow test-gpu lint format bench bench-gpu bench-gpu-text
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -45,3 +45,6 @@ bench-gpu:       ## the benchmark of docs/gpu.md, on a CUDA GPU
 	$(PYTHON) -m benchmarks.bench_gpu
 	$(PYTHON) -m benchmarks.bench_gpu --scaling
 	$(PYTHON) -m benchmarks.bench_gpu --plot
+
+bench-gpu-text:  ## from a text file to a model on a GPU; TRAIN, TEST: fastText's lines; FASTTEXT: its command
+	$(PYTHON) -m benchmarks.bench_gpu_text --train $(TRAIN) --test $(TEST) --fasttext $(FASTTEXT)
