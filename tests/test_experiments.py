@@ -25,6 +25,7 @@ from experiments.shallow import Shallow
 from scipy.sparse import random
 from sklearn.linear_model import LogisticRegression
 
+from experiment_cases import made
 from hashembed.dictionary import Dictionary
 from hashembed.text import TextConfig
 
@@ -32,16 +33,6 @@ TINY = Shallow(num_embeddings=1000, num_buckets=100, embedding_dim=16)
 TINY_DEEP = Deep(
     num_embeddings=1000, num_buckets=100, embedding_dim=8, learning_rate=0.01, passes=15
 )
-
-
-def made(rows: int, classes: int = 2, seed: int = 0) -> Part:
-    """Texts whose class shows in one word of ten."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, classes, rows)
-    words = rng.integers(0, 40, (rows, 10)).astype(str).tolist()
-    for row, label in zip(words, labels, strict=True):
-        row[int(rng.integers(10))] = f"class{label}"
-    return Part(pa.chunked_array([[" ".join(row) for row in words]]), labels)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from experiments import best, best_fasttext, best_report, curves, datasets
 from experiments.best import CHOICES, FIRST, SECOND, Sized, walk
@@ -16,17 +15,8 @@ from experiments.runs import Run
 from experiments.sentence import PLAN, Sentence, ranking, ranks, table
 from experiments.variants import Variant
 
+from experiment_cases import made
 from hashembed.bags import Bags
-
-
-def made(rows: int, classes: int = 2, seed: int = 0) -> Part:
-    """Texts whose class shows in one word of ten."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, classes, rows)
-    words = rng.integers(0, 40, (rows, 10)).astype(str).tolist()
-    for row, label in zip(words, labels, strict=True):
-        row[int(rng.integers(10))] = f"class{label}"
-    return Part(pa.chunked_array([[" ".join(row) for row in words]]), labels)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,20 @@ class LossNotFiniteError(ArithmeticError):
     """
 
 
+def loss_not_finite(done: int, batches: int) -> LossNotFiniteError:
+    """The error after so many good batches."""
+    return LossNotFiniteError(
+        f"the loss is no longer a finite number after {done} of {batches} batches: "
+        "try a smaller learning rate"
+    )
+
+
+def check_rates(batches: int, rates: F32) -> None:
+    """One rate a batch."""
+    if len(rates) != batches:
+        raise ValueError(f"there are {batches} batches, but {len(rates)} rates")
+
+
 class Engine(Protocol):
     """A model that trains on batches of bags."""
 

@@ -7,7 +7,7 @@ import numpy as np
 from hashembed.bags import Bags
 from hashembed.compiling import may_compile
 from hashembed.draws import fill_normal
-from hashembed.engine import CHUNK, LossNotFiniteError, State, to_probabilities
+from hashembed.engine import CHUNK, State, check_rates, loss_not_finite, to_probabilities
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.kernel_data import (
@@ -178,8 +178,7 @@ class ShallowModel:
             losses=np.zeros(len(order), np.float32),
             batch_size=batch_size,
         )
-        if len(rates) != len(edges) - 1:
-            raise ValueError(f"there are {len(edges) - 1} batches, but {len(rates)} rates")
+        check_rates(len(edges) - 1, rates)
         kernel = self._kernels.train
         with may_compile(kernel):
             done = run_workers(
@@ -196,10 +195,7 @@ class ShallowModel:
                 np.float32(EPSILON),
             )
         if done[0] < len(rates):
-            raise LossNotFiniteError(
-                f"the loss is no longer a finite number after {done[0]} of {len(rates)} batches: "
-                "try a smaller learning rate"
-            )
+            raise loss_not_finite(int(done[0]), len(rates))
         return batches.losses
 
     def scores(self, bags: Bags) -> F32:

@@ -10,7 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hashembed.bags import Bags
-from hashembed.engine import CHUNK, F32, I64, LossNotFiniteError, State, to_probabilities
+from hashembed.engine import (
+    CHUNK,
+    F32,
+    I64,
+    State,
+    check_rates,
+    loss_not_finite,
+    to_probabilities,
+)
 from hashembed.hashing import HashSpec
 from hashembed.labels import Labels
 from hashembed.nn.batches import make_batch, place_keys, to_device
@@ -167,14 +175,13 @@ class DeepModel:
 
         `snippets`, from the method of that name, restrict each document to a run of its keys.
         """
-        batches = -(-len(order) // batch_size)
-        if len(rates) != batches:
-            raise ValueError(f"there are {batches} batches, but {len(rates)} rates")
         if self.fast:
             found = self.train_together(
                 [self], bags, labels, order, rates, batch_size, weights, snippets
             )
             return found[0]  # type: ignore[no-any-return]
+        batches = -(-len(order) // batch_size)
+        check_rates(batches, rates)
         starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
         out = torch.empty(len(order))
         self.network.train()
@@ -187,10 +194,7 @@ class DeepModel:
             if weights is not None:
                 losses = losses * to_device(weights[chosen], self.device)
             if not bool(losses.isfinite().all()):
-                raise LossNotFiniteError(
-                    f"the loss is no longer a finite number after {number} of {batches} batches: "
-                    "try a smaller learning rate"
-                )
+                raise loss_not_finite(number, batches)
             self.set_rate(float(rate))
             (losses.sum() * self.scale(batch_size)).backward()  # type: ignore[no-untyped-call]
             self.update()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hashembed.bags import Bags
-from hashembed.engine import F32, I64, LossNotFiniteError
+from hashembed.engine import F32, I64, LossNotFiniteError, check_rates, loss_not_finite
 from hashembed.hashing import id_keys
 from hashembed.labels import Labels
 from hashembed.nn import indexing
@@ -59,11 +59,9 @@ def train_members(
     snippets: Snippets | None,
 ) -> F32:
     """Train models on the same batches, all at once -> losses (members, documents)."""
+    check_rates(-(-len(order) // batch_size), rates)
     if len(order) == 0:
         return np.empty((len(members), 0), np.float32)
-    batches = -(-len(order) // batch_size)
-    if len(rates) != batches:
-        raise ValueError(f"there are {batches} batches, but {len(rates)} rates")
     lengths = np.diff(bags.offsets)[order]
     if snippets is not None:
         lengths = np.minimum(lengths, snippets.longest)
@@ -183,8 +181,7 @@ def _check(losses: F32, batch_size: int, batches: int) -> None:
     if not len(wrong):
         return
     member, document = wrong[np.argmin(wrong[:, 1])]
-    who = f"member {member + 1} of {len(losses)}: " if len(losses) > 1 else ""
-    raise LossNotFiniteError(
-        f"{who}the loss is no longer a finite number after {document // batch_size} of {batches} "
-        "batches: try a smaller learning rate"
-    )
+    error = loss_not_finite(document // batch_size, batches)
+    if len(losses) > 1:
+        raise LossNotFiniteError(f"member {member + 1} of {len(losses)}: {error}")
+    raise error
