@@ -49,7 +49,7 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 @click.option("--hashes", type=click.IntRange(1, 64), default=2, show_default=True, help="k.")
 @click.option("--rows", callback=_count, metavar="COUNT", help="K; by default from the text.")
 @click.option("--buckets", callback=_count, metavar="COUNT", help="B; by default K / 10.")
-@click.option("--bits", type=click.Choice(["16", "8", "4"]), default="16", help="Of the numbers in the file.")
+@click.option("--bits", type=click.Choice(["16", "8", "4"]), default="16", help="Of each number.")
 @click.option("--hidden", callback=_widths, metavar="WIDTHS", help="Hidden layers: 1000,1000.")
 @click.option("--members", type=click.IntRange(1), default=1, help="An ensemble of so many.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or auto.")
