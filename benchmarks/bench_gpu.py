@@ -296,6 +296,7 @@ class Engine:
     def run(self) -> None:
         steps = self.model.prepared
         steps.begin(BAGS * self.STEPS, 0)
+        steps.refill()
         for _ in range(self.STEPS):
             steps.run(BAGS, BAGS * LENGTH, BAGS * LENGTH)
 

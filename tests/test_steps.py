@@ -198,7 +198,9 @@ def test_the_loss_and_its_slopes(n, d, C):
     x, W, bias = (torch.randn(s, generator=generator) for s in ((n, d), (C, d), (C,)))
     labels = torch.randint(0, C, (n,), generator=generator)
     weights = torch.rand(n, generator=generator)
-    got = softmax_head(*(t.to(DEVICE) for t in (x, W, bias, labels, weights)), 0.25)
+    inputs = (t.to(DEVICE) for t in (x, W, bias, labels, weights))
+    losses, of_x, finish = softmax_head(*inputs, 0.25)
+    got = losses, of_x, *finish()
     x, W, bias = (t.double().requires_grad_() for t in (x, W, bias))
     logits = x @ W.t() + bias
     losses = F.cross_entropy(logits, labels, reduction="none") * weights

@@ -131,14 +131,14 @@ def test_compact_gradients_hold_touched_rows_once_and_in_order(keep):
 
 
 # Numbers of equal keys: rows that end at the edge of a tile, cross it, or fill many tiles.
-RUNS = [[64], [1] * 20, [3, 4, 1, 8, 16, 5], [7, 2, 50, 1, 1, 9], [8, 8, 8], [33]]
+RUNS = [[64], [1] * 20, [3, 4, 1, 8, 16, 5], [7, 2, 50, 1, 1, 9], [8, 8, 8], [33], [5, 99, 31, 1]]
 
 
 @pytest.mark.parametrize("runs", RUNS)
 def test_rows_of_any_length_are_added_up(runs, monkeypatch):
     monkeypatch.setattr(cuda_rows, "SUM", (32, 1))  # 8 terms of up to 4 numbers
     monkeypatch.setattr(cuda_rows, "EDGE_TILES", 2)
-    monkeypatch.setattr(cuda_rows, "LONG", 4)
+    monkeypatch.setattr(cuda_rows, "GROUP", 2)
     rows = torch.repeat_interleave(torch.arange(len(runs)) * 3, torch.tensor(runs))
     values = torch.randn(len(rows), 3, dtype=torch.float64)
     order = torch.randperm(len(rows))
@@ -155,23 +155,28 @@ def test_rows_of_any_length_are_added_up(runs, monkeypatch):
     torch.testing.assert_close(table.cpu(), want, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize(("known", "mode"), [(False, "sum"), (True, "mean")])
 @pytest.mark.parametrize("importance", ["on", "off"])
-def test_what_is_prepared_ahead_gives_the_same_sums(importance):
-    case = Case(HashSpec(50, 9, 2), 3, dtype=torch.float64, lengths=SHORT, importance=importance)
+def test_what_is_prepared_ahead_gives_the_same_sums(importance, known, mode):
+    form = {"importance": importance, "mode": mode}
+    case = Case(HashSpec(50, 9, 2), 3, dtype=torch.float64, lengths=SHORT, **form)
     call = call_of(case, keep=True)
     wider = call._replace(keys=torch.cat([call.keys] * 2), keep=torch.cat([call.keep] * 2))
     room = cuda.make_room(wider)
-    places = cuda.prepare(call, room)
-    grad = upstream(cuda.forward(call), torch.float64).to(DEVICE)
+    bags = cuda.locate(call._replace(keep=None), True, True).bag if known else None
+    places = cuda.prepare(call, room, bags)
+    factors = cuda.make_factors(call) if known else None
+    grad = upstream(cuda.forward(call, factors), torch.float64).to(DEVICE)
 
     def summed(table):
         def sink(terms):
-            slots, rows = terms.distinct
+            rows = terms.distinct.rows[: int(terms.distinct.number)]
             sums = torch.full((len(rows), table.shape[1]), torch.nan, dtype=torch.float64)
             sums = sums.to(DEVICE)
-            cuda_rows.sum_rows(terms, cuda_rows.Rule(cuda_rows.STORE, sums), slots)
+            rule = cuda_rows.Rule(cuda_rows.STORE, sums)
+            cuda_rows.sum_rows(terms, rule, terms.distinct.slots)
             live = rows < len(table)
-            assert rows[live].tolist() == sorted(set(rows[live].tolist()))
+            assert rows.tolist() == sorted(set((terms.keys - terms.base).tolist()))
             out = torch.zeros_like(table)
             out[rows[live]] = sums[live]
             return cuda.Gradient(None, out)
@@ -180,7 +185,7 @@ def test_what_is_prepared_ahead_gives_the_same_sums(importance):
 
     tables = [t for t in (call.weight, call.importance) if t is not None]
     sinks = [summed(t) for t in tables] + [None] * (2 - len(tables))
-    got = cuda.backward(call, grad, tuple(sinks), places=places)
+    got = cuda.backward(call, grad, tuple(sinks), places=places, factors=factors)
     dense = [cuda.dense(t) for t in tables] + [None] * (2 - len(tables))
     want = cuda.backward(call, grad, tuple(dense))
     for mine, theirs in zip(got[: len(tables)], want[: len(tables)], strict=True):
@@ -199,6 +204,43 @@ def test_updates_smaller_than_the_precision_are_not_lost(dtype):
     moved = (tables.rule.table.double() - 1) / step
     assert moved.unique().numel() > 2
     assert abs(moved.mean().item() - 40) < 5  # eleven times its standard error is 12
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "rowwise"])
+def test_steps_whose_rows_are_known_ahead(name):
+    number, make = RULES[name]
+    tables = Tables(number, torch.float64, make)
+    g = torch.Generator().manual_seed(1)
+    batches = [torch.randint(0, 12, (7,), generator=g) for _ in range(8)]
+    batches[3] = batches[2]  # all rows of one step are those of the next
+
+    def found(rows):
+        distinct, slots = torch.unique(rows, return_inverse=True)
+        beyond = torch.cat([distinct, torch.tensor([12, 10**6])])  # neither counts
+        return cuda_rows.Distinct(
+            torch.sort(slots).values.to(DEVICE),
+            beyond.to(DEVICE),
+            torch.tensor(len(distinct) + 1, dtype=torch.int32, device=DEVICE),
+        )
+
+    for t, rows in enumerate(batches):
+        values = torch.randn(7, 3, generator=g, dtype=torch.float64)
+        tables.on_cpu(0.1 / (t + 1), rows, values)
+        known = found(rows)
+        if name == "adam":
+            cuda_rows.catch_up(tables.rule, known.rows, count=known.number)
+        cuda_rows.begin_step(tables.rule, 0.1 / (t + 1), 1e-8, (0.9, 0.999))
+        keys, order = torch.sort(rows.to(DEVICE), stable=True)
+        rest = (0, 0, 7, 1, 12, values.to(DEVICE), 0, None, None, known)
+        sums = cuda_rows.sums_of(cuda_rows.Terms(keys, order, *rest), known, tables.rule.table)
+        cuda_rows.update_rows(tables.rule, known.rows, sums, known.number, behind=False)
+        cuda_rows.end_step(tables.rule)
+        touched = tables.rule.table.cpu()[rows]
+        torch.testing.assert_close(touched, tables.p.detach()[rows], rtol=1e-10, atol=1e-10)
+    if name == "adam":
+        tables.read(torch.arange(12))
+        tables.optimizer.flush()
+    torch.testing.assert_close(tables.rule.table.cpu(), tables.p.detach(), rtol=1e-10, atol=1e-10)
 
 
 class Tables:
@@ -221,11 +263,15 @@ class Tables:
         )
         self.rule.tails[1, 0] = 1e-8 * (1 - 0.999) ** 0.5
 
-    def step(self, lr, rows, values, as_terms):
+    def on_cpu(self, lr, rows, values):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.before_read(self.p, rows)
         self.p.grad = torch.sparse_coo_tensor(rows[None], values, self.p.shape).coalesce()
+        self.optimizer.step()
+
+    def step(self, lr, rows, values, as_terms):
+        self.on_cpu(lr, rows, values)
         cuda_rows.begin_step(self.rule, lr, 1e-8, (0.9, 0.999))
         if as_terms:
             keys, order = torch.sort(rows.to(DEVICE), stable=True)
@@ -235,7 +281,6 @@ class Tables:
             found = self.p.grad.indices()[0].to(DEVICE), self.p.grad.values().to(DEVICE)
             cuda_rows.update_rows(self.rule, *found)
         cuda_rows.end_step(self.rule)
-        self.optimizer.step()
 
     def read(self, rows):
         self.optimizer.before_read(self.p, rows)

@@ -14,11 +14,21 @@ from torch import Tensor
 
 from hashembed.nn import triton_kernels
 from hashembed.nn.cpu import ACCUMULATION, Gradient
-from hashembed.nn.cuda_rows import INTERPRETED, STORE, Rule, Terms, acc, device_of, sum_rows
+from hashembed.nn.cuda_rows import (
+    INTERPRETED,
+    STORE,
+    Distinct,
+    Rule,
+    Terms,
+    acc,
+    device_of,
+    sum_rows,
+)
 
 MAX_TOKENS = 2**30  # in one call
 _INT32 = 2**31 - 1
 _BLOCK = 32 if INTERPRETED else 128  # most columns in a tile
+_KEYS = 8 if INTERPRETED else 1024  # of which one program counts the new ones
 
 
 def _tile(D: int) -> tuple[int, int]:
@@ -94,8 +104,11 @@ def id_keys(ids: Tensor) -> Tensor:
     return keys
 
 
-def forward(call: Call) -> Tensor:
-    """Sums or means of hash vectors (n, D)."""
+def forward(call: Call, factors: Tensor | None = None) -> Tensor:
+    """Sums or means of hash vectors (n, D).
+
+    factors (k, N): what the components of bags are multiplied with goes there, but for the mean.
+    """
     call = call.contiguous()
     N, B, d = call.keys.shape[0], *call.weight.shape
     out = call.weight.new_empty((call.num_bags, call.width))
@@ -114,9 +127,22 @@ def forward(call: Call) -> Tensor:
         else:
             grid = (call.num_bags, parts)
             triton_kernels.bag_forward[grid](
-                call.keys, call.offsets, *tables, *sizes, **call.options, MEAN=call.mean, **tile
+                call.keys,
+                call.offsets,
+                *tables,
+                factors,
+                *sizes,
+                **call.options,
+                MEAN=call.mean,
+                **tile,
             )
     return out
+
+
+def make_factors(call: Call) -> Tensor:
+    """Room for what `forward` multiplies components with."""
+    shape, kind = (call.num_hashes, len(call.keys)), ACCUMULATION[call.weight.dtype]
+    return torch.empty(shape, dtype=kind, device=call.keys.device)
 
 
 class Places(NamedTuple):
@@ -128,6 +154,10 @@ class Places(NamedTuple):
     in_E: int  # how many keys are of E
     aside: tuple[Tensor, Tensor, torch.cuda.Event] | None = None  # being sorted, by `sort_aside`
     room: "Room | None" = None  # sorted already, by `prepare`
+    # A stream where E's gradient is added up while P's is, for the caller to wait for; and from
+    # when on tables may be changed.
+    beside: torch.cuda.Stream | None = None
+    free: torch.cuda.Event | None = None
 
     @property
     def of_E(self) -> Tensor:
@@ -139,6 +169,15 @@ class Places(NamedTuple):
         """Rows of P (N,), counted from `base`; base + K where a token does not count."""
         return self.keys[self.in_E :]
 
+    @property
+    def distinct(self) -> tuple[Distinct, Distinct] | tuple[None, None]:
+        """The rows of E and of P, if the call was prepared."""
+        if self.room is None:
+            return None, None
+        E, P = slice(None, self.in_E), slice(self.in_E, None)
+        slots, rows, found = self.room.slots, self.room.rows, self.room.found
+        return Distinct(slots[E], rows[E], found[0]), Distinct(slots[P], rows[P], found[1])
+
 
 class Room(NamedTuple):
     """Where `prepare` puts its results, for as many tokens as there is room for."""
@@ -148,7 +187,9 @@ class Room(NamedTuple):
     sorted: Tensor  # the same keys, sorted
     order: Tensor  # which was where
     slots: Tensor  # which of its table's distinct rows, in order, a sorted key is
-    rows: Tensor  # those rows, E's from 0 on, P's from k N on; behind them rows that do not count
+    rows: Tensor  # those rows, E's from 0 on, P's from k N on
+    counts: Tensor  # how many distinct rows begin in each block of keys
+    found: Tensor  # (2,): how many there are
 
 
 def make_room(call: Call) -> Room:
@@ -167,29 +208,37 @@ def make_room(call: Call) -> Room:
         empty(size, torch.int64),
         empty(size, torch.int32),
         empty(size, torch.int64),
+        empty(triton.cdiv(k * N, _KEYS) + triton.cdiv(size - k * N, _KEYS), torch.int32),
+        empty(2, torch.int32),
     )
 
 
-def prepare(call: Call, room: Room) -> Places:
+def prepare(call: Call, room: Room, owners: Tensor | None = None) -> Places:
     """Where the tokens point, sorted, and which rows that are: all that needs no table.
 
-    So it can be done for one step while another is under way.
+    So it can be done for one step while another is under way. owners (N,): their bags, if known.
     """
-    found = locate(call, True, call.importance is not None, room)
+    found = locate(call, True, call.importance is not None, room, owners)
     size, in_E = len(found.keys), found.in_E
     sorted_keys, order = room.sorted[:size], room.order[:size]
     torch.sort(found.keys, stable=True, out=(sorted_keys, order))
-    slots, rows = room.slots[:size], room.rows[:size]
+    blocks_E = triton.cdiv(in_E, _KEYS)
+    blocks = blocks_E + triton.cdiv(size - in_E, _KEYS)
     if size:
-        begins = torch.ones(size, dtype=torch.int32, device=slots.device)
-        torch.ne(sorted_keys[1:], sorted_keys[:-1], out=begins[1:])
-        begins[in_E : in_E + 1].fill_(1)
-        counted = torch.cumsum(begins, 0, dtype=torch.int32)
-        rows.fill_(2**62)
-        T = 32 if INTERPRETED else 512
-        with device_of(slots):
-            triton_kernels.distinct_rows[(triton.cdiv(size, T),)](
-                sorted_keys, begins, counted, slots, rows, size, in_E, found.base, T=T
+        sizes = (size, in_E, blocks_E)
+        with device_of(sorted_keys):
+            triton_kernels.count_new[(blocks,)](sorted_keys, room.counts, *sizes, S=_KEYS)
+            triton_kernels.distinct_rows[(blocks,)](
+                sorted_keys,
+                room.counts,
+                room.slots,
+                room.rows,
+                room.found,
+                *sizes,
+                blocks,
+                found.base,
+                S=_KEYS,
+                C=_KEYS,
             )
     return prepared(call, room)
 
@@ -198,7 +247,9 @@ def prepared(call: Call, room: Room) -> Places:
     """What `prepare` has found, for a call with the same tokens."""
     N, k = call.keys.shape[0], call.num_hashes
     in_E, size = k * N, k * N + (0 if call.importance is None else N)
-    used = Room(room.bag[:N], *(tensor[:size] for tensor in room[1:]))
+    bag, *of_keys, counts, found = room
+    keys, in_order, order, slots, rows = (tensor[:size] for tensor in of_keys)
+    used = Room(bag[:N], keys, in_order, order, slots, rows, counts, found)
     return Places(used.bag, used.keys, call.weight.shape[0] + 1, in_E, room=used)
 
 
@@ -209,7 +260,9 @@ def _kind(call: Call, E: bool, P: bool) -> torch.dtype:
     return torch.int32 if largest <= _INT32 else torch.int64
 
 
-def locate(call: Call, E: bool, P: bool, room: Room | None = None) -> Places:
+def locate(
+    call: Call, E: bool, P: bool, room: Room | None = None, owners: Tensor | None = None
+) -> Places:
     """Where the tokens point, in the tables that are wanted."""
     call = call.contiguous()
     N, k, B = call.keys.shape[0], call.num_hashes, call.weight.shape[0]
@@ -225,6 +278,7 @@ def locate(call: Call, E: bool, P: bool, room: Room | None = None) -> Places:
             triton_kernels.sort_keys[(triton.cdiv(N, T),)](
                 call.keys,
                 call.offsets,
+                owners,
                 call.keep,
                 call.seeds,
                 bag,
@@ -285,29 +339,46 @@ def backward(
     sinks: tuple[Sink | None, Sink | None],
     want_weights: bool = False,
     places: Places | None = None,
+    factors: Tensor | None = None,
 ) -> tuple[Gradient | None, Gradient | None, Tensor | None]:
-    """Gradients of E, P and the per-sample weights, where wanted."""
+    """Gradients of E, P and the per-sample weights, where wanted; factors: of the forward pass."""
     call, grad = call.contiguous(), grad.contiguous()
+    if call.mean and call.offsets is not None:
+        grad = grad.to(ACCUMULATION[call.weight.dtype]) / _counts(call).clamp(min=1)[:, None]
     N, k, (B, d) = call.keys.shape[0], call.num_hashes, call.weight.shape
     E_sink, P_sink = sinks[0], sinks[1] if call.importance is not None else None
     if places is None:
         places = locate(call, E_sink is not None, P_sink is not None)
-    factors, slope, of_weights = _slopes(
-        call, grad, places.bag, E_sink is not None, P_sink is not None, want_weights
-    )
-    keys, order = _sorted(places)
-    of_E = of_P = None
-    in_E, room = places.in_E, places.room
-    if E_sink is not None:
-        step = d if call.concat else 0
-        known = None if room is None else (room.slots[:in_E], room.rows[:in_E])
-        terms = (keys[:in_E], order[:in_E], 0, 0, N, k, B)
-        of_E = E_sink(Terms(*terms, grad, step, places.bag, factors, known))
-    if P_sink is not None and slope is not None:
-        known = None if room is None else (room.slots[in_E:], room.rows[in_E:])
-        terms = (keys[in_E:], order[in_E:], places.base, in_E, N, 1, call.num_embeddings)
-        of_P = P_sink(Terms(*terms, slope, 0, None, None, known))
-    return of_E, of_P, of_weights
+    (keys, order), in_E = _sorted(places), places.in_E
+    E_rows, P_rows = places.distinct
+
+    def add_up_E(*free: torch.cuda.Event) -> Gradient | None:
+        if E_sink is None:
+            return None
+        terms = (keys[:in_E], order[:in_E], 0, 0, N, k, B, grad, d if call.concat else 0)
+        return E_sink(Terms(*terms, places.bag, factors, E_rows, free))
+
+    def add_up_P(*free: torch.cuda.Event) -> Gradient | None:
+        if P_sink is None or slope is None:
+            return None
+        terms = (keys[in_E:], order[in_E:], places.base, in_E, N, 1, call.num_embeddings, slope)
+        return P_sink(Terms(*terms, 0, None, None, P_rows, free))
+
+    wanted = E_sink is not None and factors is None, P_sink is not None, want_weights
+    if places.beside is None:
+        new, slope, of_weights = _slopes(call, grad, places.bag, *wanted)
+        factors = new if factors is None else factors
+        return add_up_E(), add_up_P(), of_weights
+    here, beside = torch.cuda.current_stream(grad.device), places.beside
+    free = () if places.free is None else (places.free,)
+    beside.wait_stream(here)
+    _, slope, of_weights = _slopes(call, grad, places.bag, False, *wanted[1:])
+    read = here.record_event()
+    for tensor in (grad, factors):
+        tensor.record_stream(beside)  # type: ignore[union-attr]
+    with torch.cuda.stream(beside):
+        of_E = add_up_E(read, *free)
+    return of_E, add_up_P(*free), of_weights
 
 
 def _slopes(
@@ -323,12 +394,11 @@ def _slopes(
     slope, of_weights = empty(for_P or want_weights, N, k), empty(want_weights, N)
     D = min(triton.next_power_of_2(d), _BLOCK)
     T, warps = _tile(D)
-    if N:
+    if N and (for_E or for_P or want_weights):
         with device_of(grad):
             triton_kernels.slopes[(triton.cdiv(N, T),)](
                 call.keys,
                 bag,
-                _counts(call) if call.mean else None,
                 call.weights,
                 call.weight,
                 call.importance,
@@ -349,10 +419,9 @@ def _slopes(
     return factors, slope, of_weights
 
 
-def _counts(call: Call) -> Tensor | None:
+def _counts(call: Call) -> Tensor:
     """How many tokens of each bag count; (n,)."""
-    if call.offsets is None:
-        return None
+    assert call.offsets is not None
     if call.keep is None:
         return call.offsets.diff()
     return F.pad(call.keep.cumsum(0), (1, 0))[call.offsets].diff()

@@ -131,9 +131,12 @@ class KeyBag(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sinks: Sinks, places: cuda.Places | None, *fields: Any) -> Tensor:
         """Where E's and P's gradients go, where tokens point if known, the fields of `Call`."""
-        ctx.sinks, ctx.places = sinks, places
+        ctx.sinks, ctx.places, ctx.factors = sinks, places, None
         _save(ctx, fields)
-        return cuda.forward(Call(*fields))
+        call = Call(*fields)
+        if places is not None and places.beside is not None:
+            ctx.factors = cuda.make_factors(call)
+        return cuda.forward(call, ctx.factors)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -143,7 +146,8 @@ class KeyBag(torch.autograd.Function):
         *tables, want_weights = _wanted(ctx.needs_input_grad[2:])
         sinks = ctx.sinks[0] if tables[0] else None, ctx.sinks[1] if tables[1] else None
         places = ctx.places if all(tables[: 1 + (call.importance is not None)]) else None
-        of_E, of_P, of_weights = cuda.backward(call, grad, sinks, want_weights, places)
+        factors = ctx.factors
+        of_E, of_P, of_weights = cuda.backward(call, grad, sinks, want_weights, places, factors)
         gradients = _tensor(of_E, call.weight), _tensor(of_P, call.importance)
         return None, None, *gradients, None, None, None, None, of_weights, *_REST
 

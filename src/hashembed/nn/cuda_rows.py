@@ -1,4 +1,4 @@
-"""The Triton kernels of `triton_rows.py`, called on tensors."""
+"""The Triton kernels of `triton_sums.py` and `triton_rules.py`, called on tensors."""
 
 import contextlib
 import math
@@ -10,20 +10,21 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from hashembed.nn import triton_rows
+from hashembed.nn import triton_rules, triton_sums
 from hashembed.nn.cpu import ACCUMULATION
 
 STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM = range(5)
-LENGTH: int = triton_rows.LENGTH.value  # of `numbers`
-RING: int = triton_rows.RING.value
+LENGTH: int = triton_rules.LENGTH.value  # of `numbers`
+RING: int = triton_rules.RING.value
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 # Numbers in a tile, and its warps: the fastest of those tried on an H200 with d = 20 and d = 2.
-SUM, UPDATE = (1024, 1), (512, 2)
+SUM, UPDATE = (1024, 1), (1024, 2)
+CATCH_UP = 128  # rows; 32 for each warp
 TILE = 32  # in the interpreter, which scans numbers one by one, in Python
-# Partial sums that `sum_edges` takes at a time: of so many tiles, and of one long row. More are
-# slower: few programs have anything to do.
-EDGE_TILES, LONG = (2, 4) if INTERPRETED else (8, 32)
+# Tiles whose edges `sum_edges` takes at a time (more are slower: few programs have anything to do),
+# and tiles in a group.
+EDGE_TILES, GROUP = (2, 4) if INTERPRETED else (8, 32)
 _REACH = 2**10  # steps after which momentum is forgotten: beta1^1024 / beta2^512
 
 TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -74,6 +75,14 @@ class Rule(NamedTuple):
         return 0 if self.state is None else self.state.shape[1]
 
 
+class Distinct(NamedTuple):
+    """The distinct rows among sorted keys (M,)."""
+
+    slots: Tensor  # which of them a key is (M,)
+    rows: Tensor  # (M,), of which so many are filled
+    number: Tensor  # how many there are: (), int32
+
+
 class Terms(NamedTuple):
     """Terms of the gradients of a table's rows, sorted by row; see `sum_tiles`."""
 
@@ -88,8 +97,8 @@ class Terms(NamedTuple):
     component: int
     owner: Tensor | None
     factors: Tensor | None
-    # Where each key is among the distinct rows (M,), and these rows, filled up to M.
-    distinct: tuple[Tensor, Tensor] | None = None
+    distinct: Distinct | None = None
+    free: tuple[torch.cuda.Event, ...] = ()  # from then on the table may be changed
 
 
 def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: bool = True) -> None:
@@ -103,7 +112,9 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
     T, D, warps = _tile(d, *SUM)
     tiles = triton.cdiv(M, T)
     kind = ACCUMULATION[rule.table.dtype]
+    G = max(1, min(GROUP, 4096 // D))
     partial = torch.empty(tiles, 2, D, dtype=kind, device=rule.table.device)
+    groups = torch.empty(tiles // G, D, dtype=kind, device=rule.table.device)
     common = {
         "d": d,
         "record": rule.record,
@@ -113,7 +124,7 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
         "D": D,
     }
     with device_of(rule.table):
-        triton_rows.sum_tiles[(tiles,)](
+        triton_sums.sum_tiles[(tiles,)](
             terms.keys,
             terms.order,
             slots,
@@ -134,11 +145,16 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
             ACC=acc(rule.table),
             num_warps=warps,
         )
+        if tiles > G:
+            triton_sums.sum_groups[(tiles // G,)](
+                terms.keys, partial, groups, M, tiles, T=T, D=D, G=G, num_warps=warps
+            )
         A = max(1, min(EDGE_TILES, 2048 // D))
-        triton_rows.sum_edges[(triton.cdiv(tiles, A),)](
+        triton_sums.sum_edges[(triton.cdiv(tiles, A),)](
             terms.keys,
             slots,
             partial,
+            groups,
             *rule.tensors,
             M,
             tiles,
@@ -146,38 +162,35 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
             terms.rows,
             **common,
             A=A,
-            Z=max(1, min(LONG, 4096 // D)),
+            G=G,
             ACC=acc(rule.table),
             num_warps=warps,
         )
 
 
-def sum_and_update(terms: Terms, rule: Rule) -> None:
-    """Update rows, which have caught up, by the sums of their terms."""
-    if terms.distinct is None:
-        sum_rows(terms, rule, behind=False)
-        return
-    # Two kernels that need few registers each are faster than one that needs many.
-    slots, rows = terms.distinct
-    sums = torch.empty(
-        len(rows),
-        rule.table.shape[1],
-        dtype=ACCUMULATION[rule.table.dtype],
-        device=rule.table.device,
-    )
-    sum_rows(terms, Rule(STORE, sums), slots)
-    update_rows(rule, rows, sums, behind=False)
+def sums_of(terms: Terms, found: Distinct, table: Tensor) -> Tensor:
+    """The sums of the distinct rows' terms (M, d), of which the first rows are filled."""
+    shape = len(found.rows), table.shape[1]
+    sums = torch.empty(shape, dtype=ACCUMULATION[table.dtype], device=table.device)
+    sum_rows(terms, Rule(STORE, sums), found.slots)
+    return sums
 
 
-def update_rows(rule: Rule, rows: Tensor, values: Tensor, *, behind: bool = True) -> None:
-    """Update distinct rows (m,) by their gradients (m, d); rows behind the table do not count."""
+def update_rows(
+    rule: Rule, rows: Tensor, values: Tensor, count: Tensor | None = None, *, behind: bool = True
+) -> None:
+    """Update distinct rows (m,) by their gradients (m, d); rows behind the table do not count.
+
+    With `count`, (), the first so many.
+    """
     m, d = values.shape
     if m == 0:
         return
     T, D, warps = _tile(d, *UPDATE)
     with device_of(rule.table):
-        triton_rows.update_rows[(triton.cdiv(m, T),)](
+        triton_rules.update_rows[(triton.cdiv(m, T),)](
             rows,
+            count,
             values.contiguous(),
             *rule.tensors,
             m,
@@ -193,16 +206,20 @@ def update_rows(rule: Rule, rows: Tensor, values: Tensor, *, behind: bool = True
         )
 
 
-def catch_up(rule: Rule, keys: Tensor, base: int = 0) -> None:
-    """Bring the rows keys - base, with repeats, to the present step of Adam."""
+def catch_up(rule: Rule, keys: Tensor, base: int = 0, count: Tensor | None = None) -> None:
+    """Bring the rows keys - base, with repeats, to the present step of Adam.
+
+    With `count`, (), the first so many.
+    """
     M, (size, d) = keys.numel(), rule.table.shape
     if M == 0:
         return
     D = min(triton.next_power_of_2(d), 32)
-    T = min(1024 // D, 128)
+    T = CATCH_UP
     with device_of(rule.table):
-        triton_rows.catch_up[(triton.cdiv(M, T),)](
+        triton_rules.catch_up[(triton.cdiv(M, T),)](
             keys,
+            count,
             *rule.tensors,
             M,
             base,
@@ -235,7 +252,7 @@ def begin_step(rule: Rule, lr: float | Tensor, eps: float, betas: Betas = None) 
     on_device = isinstance(lr, Tensor) and lr.device == rule.table.device
     numbers = (0.0 if on_device else float(lr), eps, *_logs(betas))
     with device_of(rule.table):
-        triton_rows.begin_step[(1,)](
+        triton_rules.begin_step[(1,)](
             rule.step, rule.numbers, lr if on_device else None, *map(_bits, numbers), num_warps=1
         )
 
@@ -243,7 +260,7 @@ def begin_step(rule: Rule, lr: float | Tensor, eps: float, betas: Betas = None) 
 def end_step(rule: Rule) -> None:
     """Remember this step of Adam for the rows that miss it."""
     with device_of(rule.table):
-        triton_rows.end_step[(1,)](rule.step, rule.numbers, rule.tails, REACH=_REACH, num_warps=4)
+        triton_rules.end_step[(1,)](rule.step, rule.numbers, rule.tails, REACH=_REACH, num_warps=4)
 
 
 def ring(tails: Tensor, step: Tensor) -> Tensor:

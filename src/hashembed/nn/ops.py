@@ -29,10 +29,13 @@ MAX_DIM = 1024  # columns of a table that the Triton kernels take
 class RowReader(Protocol):
     """An optimizer that updates touched rows only."""
 
-    def before_read(self, table: Tensor, rows: Tensor, base: int = 0) -> None:
+    def before_read(
+        self, table: Tensor, rows: Tensor, base: int = 0, count: Tensor | None = None
+    ) -> None:
         """Rows - base (N,) of a table, repeats included, are about to be read.
 
-        On a GPU some may lie behind the table's end: they are not read.
+        On a GPU some may lie behind the table's end: they are not read. Nor are those behind the
+        first `count`, if that is given.
         """
 
     def updates_in_backward(self, table: Tensor) -> bool:
@@ -291,18 +294,33 @@ def _on_gpu(sparse: bool, places: "cuda.Places | None", *fields: Any) -> Tensor:
             places = cuda.locate(call, E=True, P=call.importance is not None)
             if torch.is_grad_enabled() and _all_in_backward(tables, readers):
                 places = cuda.sort_aside(places)
-        pairs = (places.of_E, 0), (places.of_P, places.base)
-        if places.room is not None:  # each row once
-            pairs = (places.room.rows[: places.in_E], 0), (places.room.rows[places.in_E :], 0)
-        for table, reader, (rows, base) in zip(tables, readers, pairs, strict=True):
-            if table is not None and reader is not None:
-                reader.before_read(table, rows, base)
+        _announce(tables, readers, places)
     sinks = tuple(
         None if table is None else _sink(table, reader, sparse)
         for table, reader in zip(tables, readers, strict=True)
     )
     out: Tensor = cuda_ops.KeyBag.apply(sinks, places, *fields)  # type: ignore[no-untyped-call]
     return out
+
+
+def _announce(
+    tables: tuple[Tensor | None, ...], readers: tuple[RowReader | None, ...], places: "cuda.Places"
+) -> None:
+    """Which rows are about to be read."""
+    rows: list[tuple[Any, ...]] = [(places.of_E, 0), (places.of_P, places.base)]
+    if places.room is not None:  # each row once
+        rows = [(found.rows, 0, found.number) for found in places.distinct if found is not None]
+    here = torch.cuda.current_stream(places.keys.device) if places.beside is not None else None
+    for table, reader, which in zip(tables, readers, rows, strict=True):
+        if table is None or reader is None:
+            continue
+        if here is None or places.beside is None or table is tables[0]:
+            reader.before_read(table, *which)
+        else:
+            places.beside.wait_stream(here)
+            with torch.cuda.stream(places.beside):
+                reader.before_read(table, *which)
+            here.wait_stream(places.beside)
 
 
 def _all_in_backward(

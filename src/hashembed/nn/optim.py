@@ -193,9 +193,11 @@ class RowAdam(RowOptimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def before_read(self, table: Tensor, rows: Tensor, base: int = 0) -> None:
+    def before_read(
+        self, table: Tensor, rows: Tensor, base: int = 0, count: Tensor | None = None
+    ) -> None:
         """Let these rows catch up."""
-        self._catch_up(table, rows, 0, len(table), base)
+        self._catch_up(table, rows, 0, len(table), base, count)
 
     @torch.no_grad()
     def flush(self) -> None:
@@ -269,13 +271,21 @@ class RowAdam(RowOptimizer):
         root = v.sqrt().div_(math.sqrt(1 - beta2**t)).add_(group["eps"])
         subtract(p, m / root * (float(group["lr"]) / (1 - beta1**t)))
 
-    def _catch_up(self, p: Tensor, rows: Tensor, begin: int, end: int, base: int = 0) -> None:
+    def _catch_up(
+        self,
+        p: Tensor,
+        rows: Tensor,
+        begin: int,
+        end: int,
+        base: int = 0,
+        count: Tensor | None = None,
+    ) -> None:
         state = self.state.get(p, {})
         if "records" not in state:
             return
         group = self._group_of(p)
         if p.is_cuda:
-            cuda_rows.catch_up(self._ready_gpu_rule(p, state, group), rows, base)
+            cuda_rows.catch_up(self._ready_gpu_rule(p, state, group), rows, base, count)
             return
         betas, arrays = self._arrays(p, state, group)
         numbers = (begin, end, int(state["step"]), betas)

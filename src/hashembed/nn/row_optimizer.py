@@ -47,7 +47,9 @@ class RowOptimizer(Optimizer):
             if p.dim() == 2 and p.dtype in ACCUMULATION:
                 give_rows_to(self, p)
 
-    def before_read(self, table: Tensor, rows: Tensor, base: int = 0) -> None:
+    def before_read(
+        self, table: Tensor, rows: Tensor, base: int = 0, count: Tensor | None = None
+    ) -> None:
         """A hash layer is about to read these rows."""
 
     def updates_in_backward(self, table: Tensor) -> bool:
@@ -61,8 +63,16 @@ class RowOptimizer(Optimizer):
         if not self.state[table]:
             self._start(table, True, self.state[table], group)
         self._check_decay(group)
-        with self._gpu_step(table, self.state[table], group) as rule:
-            cuda_rows.sum_and_update(terms, rule)  # `before_read` let them catch up
+        found = terms.distinct
+        # Two kernels that need few registers each are faster than one that needs many.
+        sums = None if found is None else cuda_rows.sums_of(terms, found, table)
+        for event in terms.free:
+            torch.cuda.current_stream(table.device).wait_event(event)
+        with self._gpu_step(table, self.state[table], group) as rule:  # all rows have caught up
+            if sums is None:
+                cuda_rows.sum_rows(terms, rule, behind=False)
+            else:
+                cuda_rows.update_rows(rule, found.rows, sums, found.number, behind=False)
         # A graph that still needs the table as it was must fail, not go on with wrong numbers.
         torch.autograd.graph.increment_version(table)
 
@@ -133,7 +143,7 @@ class RowOptimizer(Optimizer):
             raise ValueError("row optimizers update contiguous tables")
         if not isinstance(state.get("step"), Tensor):
             state["step"] = torch.tensor(state.get("step", 0), device=p.device)
-        if "numbers" not in state:
+        if len(state.get("numbers", ())) != cuda_rows.LENGTH:
             state["numbers"] = cuda_rows.make_numbers(group.get("betas"), p.device)
         return self._gpu_rule(p, state, group)
 

@@ -23,6 +23,8 @@ Model = Any  # a `DeepModel`; it is made of these steps
 WIDEST = 255  # vectors that `softmax_head` takes
 MOST_SLOPES = 1 << 14  # of an output layer, that each program of it adds up by itself
 MOST_SUMS = 1 << 26  # of all programs
+MOST_DOCUMENTS = 64 if INTERPRETED else 4096  # that `assemble` takes at a time
+KEYS = 8 if INTERPRETED else 128  # that `gather_keys` takes at a time
 _TILE = 64 if INTERPRETED else 1024
 
 
@@ -82,17 +84,20 @@ class Steps:
         self._capturing = self._make_streams(1)
         several = len(members) if len(members) > 1 else 0
         self._streams = self._make_streams(several)  # of members
-        self._aside = self._make_streams(1 + several)  # what makes the next batch; also of members
+        self._beside = self._make_streams(len(members))  # where E's gradients are added up
+        # Small kernels come first: behind large ones they would wait for a place on the GPU.
+        self._small = self._make_streams(len(members), priority=-1)  # updates of other layers
+        self._aside = self._make_streams(1 + several, priority=-1)  # what makes the next batch
 
     @property
     def members(self) -> list[Model]:
         """The models."""
         return [member() for member in self._members]
 
-    def _make_streams(self, count: int) -> list[torch.cuda.Stream]:
+    def _make_streams(self, count: int, priority: int = 0) -> list[torch.cuda.Stream]:
         if not self.cuda:
             return []
-        return [torch.cuda.Stream(self.device) for _ in range(count)]  # type: ignore[no-untyped-call]
+        return [torch.cuda.Stream(self.device, priority) for _ in range(count)]  # type: ignore[no-untyped-call]
 
     def fits(
         self, members: Sequence[Model], keys: Tensor, batch_size: int, steps: int, tokens: int
@@ -149,21 +154,21 @@ class Steps:
     def _step(self, n: int, room: int, next_room: int, turn: int) -> None:
         batch, following = self._batches[turn], self._batches[1 - turn]
         here = torch.cuda.current_stream(self.device) if self.cuda else None
-        if here is not None:
-            self._aside[0].wait_stream(here)
-        with torch.cuda.stream(self._aside[0]) if self.cuda else nullcontext():
-            following.make(1, next_room)
         with device_of(self.keys):
             triton_batches.begin[(1,)](
                 self.rates, self.step, self.fine, self.rate, MEMBERS=len(self._members), num_warps=1
             )
+        if here is not None:
+            self._aside[0].wait_stream(here)
+        with torch.cuda.stream(self._aside[0]) if self.cuda else nullcontext():
+            following.make(1, next_room)
         for i in range(len(self._members)):
             if here is not None and self._streams:
                 self._streams[i].wait_stream(here)
             with torch.cuda.stream(self._streams[i]) if self._streams else nullcontext():
                 self._train(i, n, room, batch)
         if here is not None:
-            for stream in (*self._streams, self._aside[0]):
+            for stream in (*self._streams, *self._beside, *self._small, self._aside[0]):
                 here.wait_stream(stream)
         with device_of(self.keys):
             triton_batches.advance[(1,)](self.step, num_warps=1)
@@ -171,17 +176,24 @@ class Steps:
     def _train(self, i: int, n: int, room: int, batch: "Batch") -> None:
         model, fine, rate = self.members[i], self.fine[i], self.rate[i]
         model.set_rate(rate)
-        vectors = model.network.vectors(*batch.inputs(i, n, room))
+        keys, offsets, keep, places = batch.inputs(i, n, room)
+        small = self._small[i] if self.cuda else None
+        if small is not None and places is not None:
+            small.wait_stream(torch.cuda.current_stream(self.device))
+            free = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            places = places._replace(beside=self._beside[i], free=free)
+        vectors = model.network.vectors(keys, offsets, keep, places)
 
         def note(losses: Tensor) -> None:
             with device_of(losses):
                 triton_batches.note[(1,)](
                     losses, self.step, fine, rate, self.losses[i], n, self.batch_size, T=_TILE
                 )
+            if places is not None and places.free is not None:
+                places.free.record()
 
         truth, weights = batch.truth[:n], batch.weights[:n]
-        learn(model, vectors, truth, weights, fine, model.scale(self.batch_size), note)
-        model.update(fine)
+        learn(model, vectors, truth, weights, fine, model.scale(self.batch_size), note, small)
 
 
 class Batch:
@@ -195,6 +207,7 @@ class Batch:
             torch.empty(size + 1, dtype=kind, device=device) for kind in kinds
         )
         self.keys = torch.empty(steps.rooms[1], dtype=torch.int64, device=device)
+        self.owners = torch.empty(steps.rooms[1], dtype=torch.int32, device=device)
         self.truth = self.labels
         if steps.truth is not None:
             shape = size, steps.truth.shape[1]
@@ -205,7 +218,10 @@ class Batch:
     def make(self, ahead: int, room: int) -> None:
         """The batch of the present step, or of the next, in so much room."""
         steps, n = self.steps, self.steps.batch_size
-        keys = self.keys[:room]
+        keys, owners = self.keys[:room], self.owners[:room].fill_(n)
+        if not steps.cuda:  # there, keys of no document are looked at
+            keys.zero_()
+        tile = min(triton.next_power_of_2(n), MOST_DOCUMENTS)
         with device_of(keys):
             triton_batches.assemble[(1,)](
                 steps.starts,
@@ -219,16 +235,16 @@ class Batch:
                 self.weights,
                 n,
                 AHEAD=ahead,
-                T=_TILE,
+                T=tile,
+                num_warps=max(1, min(tile // 256, 16)),
             )
-            if room:
-                tile = min(_TILE, 256)
-                triton_batches.gather_keys[(triton.cdiv(room, tile),)](
-                    steps.keys, self.offsets, self.shifts, keys, room, n, n.bit_length(), T=tile
-                )
-        step = steps.step + ahead
+            parts = max(1, min(triton.cdiv(room, n * KEYS), 64))
+            triton_batches.gather_keys[(n, parts)](
+                steps.keys, self.offsets, self.shifts, keys, owners, room, parts, T=KEYS
+            )
         if steps.truth is not None:
-            chosen = steps.truth.view(steps.max_steps + 1, -1).index_select(0, step.view(1))
+            step = (steps.step + ahead).view(1)
+            chosen = steps.truth.view(steps.max_steps + 1, -1).index_select(0, step)
             self.truth.copy_(chosen.view_as(self.truth))
         aside = steps._aside[1:]
         here = torch.cuda.current_stream(steps.device) if aside else None
@@ -236,16 +252,16 @@ class Batch:
             if here is not None:
                 aside[i].wait_stream(here)
             with torch.cuda.stream(aside[i]) if aside else nullcontext():
-                self._prepare(i, keys, steps.before + step)
+                self._prepare(i, keys, owners, ahead)
         if here is not None:
             for stream in aside:
                 here.wait_stream(stream)
 
-    def _prepare(self, i: int, keys: Tensor, number: Tensor) -> None:
+    def _prepare(self, i: int, keys: Tensor, owners: Tensor, ahead: int) -> None:
         """What one member draws and sorts."""
-        model = self.steps.members[i]
-        keep = model.kept(len(keys), number)
-        if keep is not None:
+        model, keep = self.steps.members[i], None
+        if model.network.dropout:
+            keep = model.kept(len(keys), self.steps.before + self.steps.step + ahead)
             if self.keep[i] is None:
                 self.keep[i] = torch.empty(len(self.keys), dtype=torch.bool, device=keep.device)
             self.keep[i][: len(keep)].copy_(keep)  # type: ignore[index]
@@ -254,7 +270,7 @@ class Batch:
         call = model.network.call(keys, self.offsets, keep)
         if self.room[i] is None:
             self.room[i] = cuda.make_room(call._replace(keys=self.keys))
-        cuda.prepare(call, self.room[i])  # type: ignore[arg-type]
+        cuda.prepare(call, self.room[i], owners)  # type: ignore[arg-type]
 
     def inputs(
         self, i: int, n: int, room: int
@@ -296,8 +312,13 @@ def learn(
     fine: Tensor,
     scale: float,
     note: Callable[[Tensor], None],
+    small: "torch.cuda.Stream | None" = None,
 ) -> None:
-    """The backward pass from a batch's vectors (n, D); `note` is told the losses (n,) before it."""
+    """A batch's vectors (n, D) -> the backward pass and all updates.
+
+    `note` is told the losses (n,) before anything is changed. `small`: a stream, for the caller to
+    wait for, that may be used for what lies above the vectors.
+    """
     network = model.network
     if model.multilabel or network.hidden or vectors.shape[1] > WIDEST:
         logits = network.layers(vectors)
@@ -309,18 +330,31 @@ def learn(
         for name, p in network.named_parameters():
             if not name.startswith("bag.") and p.grad is not None:  # 0 times infinity is not 0
                 p.grad = torch.where(fine != 0, p.grad, 0)
+        model.update(fine)
         return
     W, bias, x = network.output.weight, network.output.bias, vectors.detach()
-    found = softmax_head(x, W.detach(), bias.detach(), truth, weights, scale)
-    losses, of_x, W.grad, bias.grad = found
-    note(losses)
+    losses, of_x, finish = softmax_head(x, W.detach(), bias.detach(), truth, weights, scale)
+    if small is None:
+        note(losses)
+        W.grad, bias.grad = finish()
+        vectors.backward(of_x)  # type: ignore[no-untyped-call]
+        model.update(fine)
+        return
+    small.wait_stream(torch.cuda.current_stream(x.device))
+    with torch.cuda.stream(small):
+        note(losses)
+        W.grad, bias.grad = finish(small)
+        model.update(fine)  # but for the tables
     vectors.backward(of_x)  # type: ignore[no-untyped-call]
 
 
 def softmax_head(
     x: Tensor, W: Tensor, bias: Tensor, labels: Tensor, weights: Tensor, scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Cross entropy of x W' + bias for each document, and the slopes of x, W and bias."""
+) -> tuple[Tensor, Tensor, Callable[..., tuple[Tensor, Tensor]]]:
+    """Cross entropy of x W' + bias for each document, its slopes for x, and a function.
+
+    That gives the slopes for W and bias, on the present stream, which may be another one.
+    """
     (n, d), C = x.shape, len(W)
     losses, of_x = x.new_empty(n), torch.empty_like(x)
     D = max(16, triton.next_power_of_2(d + 1))
@@ -334,8 +368,15 @@ def softmax_head(
         triton_batches.softmax_head[(programs,)](
             x, W, bias, labels, weights, losses, slopes, sums, of_x, n, C, scale, d=d, T=T, D=D, A=A
         )
-    if slopes is not None:
-        x = torch.where(losses.isfinite()[:, None], x, 0)
-        return losses, of_x, slopes.t() @ x, slopes.sum(0)
-    of_W, of_bias = sums.sum(0).split([W.numel(), C])  # type: ignore[union-attr]
-    return losses, of_x, of_W.view_as(W), of_bias
+
+    def finish(stream: "torch.cuda.Stream | None" = None) -> tuple[Tensor, Tensor]:
+        for tensor in (x, losses, slopes, sums):
+            if stream is not None and tensor is not None:
+                tensor.record_stream(stream)
+        if slopes is not None:
+            sound = torch.where(losses.isfinite()[:, None], x, 0)
+            return slopes.t() @ sound, slopes.sum(0)
+        of_W, of_bias = sums.sum(0).split([W.numel(), C])  # type: ignore[union-attr]
+        return of_W.view_as(W), of_bias
+
+    return losses, of_x, finish

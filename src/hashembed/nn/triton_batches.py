@@ -53,21 +53,18 @@ def begin(rates, step, fine, rate, MEMBERS: tl.constexpr):
         tl.store(rate + member, tl.where(good, tl.load(rates + tl.load(step)), 0.0))
 
 
-@triton.jit(do_not_specialize=["N", "bags", "steps"])
-def gather_keys(keys, offsets, shifts, out, N, bags, steps, T: tl.constexpr):
-    """The keys of a batch (N,); 0 behind the last document's."""
-    t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
-    owner = tl.zeros_like(t)
-    high = owner + bags
-    for _ in range(steps):  # the number of bags that end at or before a token
-        middle = (owner + high) // 2
-        searching = owner < high
-        edge = tl.load(offsets + 1 + middle, mask=searching, other=0)
-        owner = tl.where(searching & (edge <= t), middle + 1, owner)
-        high = tl.where(searching & (edge > t), middle, high)
-    live = (t < N) & (owner < bags)
-    shift = tl.load(shifts + owner, mask=live, other=0)
-    tl.store(out + t, tl.load(keys + t + shift, mask=live, other=0), mask=t < N)
+@triton.jit(do_not_specialize=["N", "parts"])
+def gather_keys(keys, offsets, shifts, out, owners, N, parts, T: tl.constexpr):
+    """The keys of a batch (N,), and whose they are (N,); `parts` programs for each document."""
+    document, part = tl.program_id(0), tl.program_id(1)
+    begin = tl.load(offsets + document)
+    end = tl.minimum(tl.load(offsets + document + 1), N)
+    shift = tl.load(shifts + document)
+    for at in range(begin + part * T, end, parts * T):
+        t = at + tl.arange(0, T)
+        live = t < end
+        tl.store(out + t, tl.load(keys + t + shift, mask=live, other=0), mask=live)
+        tl.store(owners + t, tl.zeros([T], tl.int32) + document, mask=live)
 
 
 @triton.jit

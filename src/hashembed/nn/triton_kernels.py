@@ -32,6 +32,8 @@ def token_sum(
     E,
     P,
     seeds,
+    factors,
+    N,
     K,
     B,
     d: tl.constexpr,
@@ -43,7 +45,8 @@ def token_sum(
 ):
     """Columns of the tokens' vectors (T, D); with CONCAT of component `first` alone.
 
-    Also returns which tokens are kept, their rows and their weights.
+    Also returns which tokens are kept, their rows and their weights. What a component is multiplied
+    with goes to factors (k, N), if there are.
     """
     if keep is not None:
         live &= tl.load(keep + t, mask=live, other=0) != 0
@@ -61,11 +64,12 @@ def token_sum(
         i = first + j
         bucket = bucket_of(i, row, a, b, seeds, B, INDEXING)
         e = tl.load(E + bucket[:, None] * d + cols[None, :], mask=mask, other=0).to(ACC)
+        factor = scale
         if P is not None:
-            p = tl.load(P + row * k + i, mask=live, other=0).to(ACC)
-            total += (p * scale)[:, None] * e
-        else:
-            total += scale[:, None] * e
+            factor *= tl.load(P + row * k + i, mask=live, other=0).to(ACC)
+        if factors is not None:
+            tl.store(factors + tl.cast(N, tl.int64) * i + t, factor, mask=live)
+        total += factor[:, None] * e
     return total, live, row, scale
 
 
@@ -79,6 +83,7 @@ def bag_forward(
     P,
     seeds,
     out,
+    factors,
     N,
     K,
     B,
@@ -120,6 +125,8 @@ def bag_forward(
             E,
             P,
             seeds,
+            factors,
+            N,
             K,
             B,
             d,
@@ -191,6 +198,8 @@ def token_forward(
         E,
         P,
         seeds,
+        None,
+        N,
         K,
         B,
         d,
@@ -218,6 +227,7 @@ def token_forward(
 def sort_keys(
     keys,
     offsets,
+    owners,
     keep,
     seeds,
     bag,
@@ -237,6 +247,7 @@ def sort_keys(
     """Which bag a token lies in (N,), which rows of E (k, N) and of P (N,) it reads.
 
     A token that does not count has bag `bags`, and row B or K. Rows of P are counted from `base`.
+    Bags that are known already are `owners` (N,).
     """
     t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     inside = t < N
@@ -244,7 +255,10 @@ def sort_keys(
     if keep is not None:
         live &= tl.load(keep + t, mask=live, other=0) != 0
     owner = t
-    if offsets is not None:  # the number of bags that end at or before a token
+    if owners is not None:
+        owner = tl.load(owners + t, mask=inside, other=0).to(tl.int64)
+        live &= owner < bags
+    elif offsets is not None:  # the number of bags that end at or before a token
         owner = tl.zeros_like(t)
         high = owner + bags
         for _ in range(steps):
@@ -271,31 +285,68 @@ def sort_keys(
             tl.store(place, bucket.to(E_keys.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["M", "in_E", "base"])
-def distinct_rows(keys, begins, counted, slots, rows, M, in_E, base, T: tl.constexpr):
-    """Sorted keys (M,), the first in_E of E, the rest of P; begins (M,): the first of its kind.
+@triton.jit
+def new_keys(block, keys, M, in_E, blocks_E, S: tl.constexpr):
+    """Places x (S,) of a block of sorted keys, the keys, and which are the first of their kind.
 
-    counted (M,): the beginnings up to here. slots (M,): which of the distinct rows of its table,
-    from 0 on, a key is. These rows go to `rows`: E's from 0 on, P's from in_E on.
+    The first in_E keys are E's, in so many blocks; the rest P's. Also where the table's keys begin.
     """
-    x = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
-    inside = x < M
-    of_P = x >= in_E
-    before = tl.load(counted + in_E - 1, mask=in_E > 0, other=0)
-    slot = tl.load(counted + x, mask=inside, other=1) - 1
-    slot = tl.where(of_P, slot - before, slot)
-    tl.store(slots + x, slot, mask=inside)
-    first = tl.load(begins + x, mask=inside, other=0) != 0
-    row = tl.load(keys + x, mask=inside, other=0).to(tl.int64)
-    row = tl.where(of_P, row - base, row)
-    tl.store(rows + tl.where(of_P, in_E + slot, slot), row, mask=inside & first)
+    of_P = block >= blocks_E
+    first = tl.where(of_P, in_E, 0)
+    end = tl.where(of_P, M, in_E)
+    x = first + (block - tl.where(of_P, blocks_E, 0)) * S + tl.arange(0, S)
+    key = tl.load(keys + x, mask=x < end, other=-1)
+    before = tl.load(keys + x - 1, mask=(x < end) & (x > first), other=-1)
+    return x, key, (x < end) & (key != before), first
+
+
+@triton.jit(do_not_specialize=["M", "in_E", "blocks_E"])
+def count_new(keys, counts, M, in_E, blocks_E, S: tl.constexpr):
+    """How many keys of each block are new."""
+    block = tl.program_id(0).to(tl.int64)
+    _, _, new, _ = new_keys(block, keys, M, in_E, blocks_E, S)
+    tl.store(counts + block, tl.sum(new.to(tl.int32), axis=0))
+
+
+@triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "blocks", "base"])
+def distinct_rows(
+    keys,
+    counts,
+    slots,
+    rows,
+    found,
+    M,
+    in_E,
+    blocks_E,
+    blocks,
+    base,
+    S: tl.constexpr,
+    C: tl.constexpr,
+):
+    """slots (M,): which of the distinct rows of its table, from 0 on, a key is.
+
+    These rows go to `rows`, E's from 0 on, P's from in_E on; and their numbers to found (2,).
+    """
+    block = tl.program_id(0).to(tl.int64)
+    of_P = block >= blocks_E
+    x, key, new, first = new_keys(block, keys, M, in_E, blocks_E, S)
+    earlier = tl.zeros([C], tl.int32)
+    for at in range(tl.where(of_P, blocks_E, 0), block, C):
+        j = at + tl.arange(0, C)
+        earlier += tl.load(counts + j, mask=j < block, other=0)
+    counted = tl.sum(earlier, axis=0) + tl.cumsum(new.to(tl.int32), axis=0)
+    slot = counted - 1
+    tl.store(slots + x, slot, mask=key >= 0)
+    row = key.to(tl.int64) - tl.where(of_P, base, 0)
+    tl.store(rows + first + slot, row, mask=new)
+    if (block == blocks_E - 1) | (block == blocks - 1):
+        tl.store(found + of_P.to(tl.int32), tl.max(counted, axis=0))
 
 
 @triton.jit(do_not_specialize=["N", "bags", "K", "B"])
 def slopes(
     keys,
     bag,
-    counts,
     weights,
     E,
     P,
@@ -319,10 +370,10 @@ def slopes(
     D: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """For each token t of bag j, with s its weight over the count of a mean:
+    """For each token t of bag j, with s its weight:
 
     factors[i, t] = s P[row, i]; slope[t, i] = s (E[bucket_i] . grad[j] + what is appended);
-    of_weights[t] = sum_i P[row, i] slope[t, i] / weight.
+    of_weights[t] = sum_i P[row, i] slope[t, i] / s.
     """
     t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     inside = t < N
@@ -331,12 +382,9 @@ def slopes(
     key = tl.load(keys + t, mask=live, other=0)
     a, b = lanes(key, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
-    share = tl.full([T], 1, ACC)
-    if counts is not None:
-        share /= tl.maximum(tl.load(counts + owner, mask=live, other=1), 1).to(ACC)
-    scale = share
+    scale = tl.full([T], 1, ACC)
     if weights is not None:
-        scale *= tl.load(weights + t, mask=live, other=0)
+        scale = tl.load(weights + t, mask=live, other=0)
     of_weight = tl.zeros([T], ACC)
     for i in tl.static_range(k):
         p = tl.full([T], 1, ACC)
@@ -361,4 +409,4 @@ def slopes(
             tl.store(slope + t * k + i, dot * scale, mask=inside)
             of_weight += p * dot
     if of_weights is not None:
-        tl.store(of_weights + t, tl.where(live, of_weight * share, 0), mask=inside)
+        tl.store(of_weights + t, tl.where(live, of_weight, 0), mask=inside)
