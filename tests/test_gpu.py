@@ -266,6 +266,31 @@ def test_rows_that_many_tokens_read_catch_up_once(d):
     assert torch.equal(stamps.long(), torch.where(read, now, then))
 
 
+@pytest.mark.parametrize("d", [2, 20, 100, 300])
+def test_rows_that_are_behind_catch_up_in_the_update_itself(d):
+    """Threads that share a row agree about how far it was behind."""
+    size, now = 300_000, 5
+    rows = torch.randperm(size)[: size // 2].sort().values.cuda()
+    values = torch.randn(len(rows), d).cuda()
+    table, records = torch.randn(size, d).cuda(), torch.rand(size, record_width(d)).cuda()
+    stamps = torch.randint(0, now + 1, (size,), dtype=torch.int32)
+    records.view(torch.int32)[:, 2 * d] = stamps.cuda()
+    tails = torch.rand(2, cuda_rows.RING, dtype=torch.float64).cuda()
+    tails[1] += 0.1
+    results = []
+    for behind in (True, False):
+        numbers, step = cuda_rows.make_numbers((0.9, 0.999), "cuda"), torch.tensor(now).cuda()
+        state = table.clone(), records.clone(), numbers, step, tails
+        rule = cuda_rows.Rule(cuda_rows.ADAM, *state)
+        if not behind:
+            cuda_rows.catch_up(rule, rows)
+        cuda_rows.begin_step(rule, 0.1, 1e-8, (0.9, 0.999))
+        cuda_rows.update_rows(rule, rows, values, behind=behind)
+        results.append((rule.table, rule.state))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
 def test_dense_gradients_after_sparse_ones():
     mine, dense = Model().cuda(), Model()
     optimizer, data = RowAdam(mine.parameters(), lr=0.01), list(batches(20))

@@ -88,29 +88,40 @@ def test_vmap_and_functional_call():
     torch.testing.assert_close(torch.func.functional_call(layer, doubled, (IDS,)), layer(IDS) * 4)
 
 
-def _train_rank(rank: int, folder: str, seeds: tuple[int, int]) -> None:
+def _train_rank(rank: int, folder: str, seeds: tuple[int, int], device: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     layer = HashEmbedding(300, 4, seed=seeds[rank])
-    model = DistributedDataParallel(nn.Sequential(layer, nn.Flatten(), nn.Linear(16, 2)))
+    network = nn.Sequential(layer, nn.Flatten(), nn.Linear(16, 2)).to(device)
+    model = DistributedDataParallel(network)
     with torch.no_grad():
         model.module[0].importance.fill_(1.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(3):
         optimizer.zero_grad()
         ids = torch.arange(8).view(2, 4) * (rank + 2) + step  # each process sees its own rows
-        model(ids).square().sum().backward()
+        model(ids.to(device)).square().sum().backward()
         optimizer.step()
-    torch.save(model.module.state_dict(), Path(folder) / f"rank{rank}.pt")
+    torch.save(model.module.cpu().state_dict(), Path(folder) / f"rank{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
     os._exit(0)  # gloo's threads sometimes keep an interpreter from ending
 
 
+GPU_CASE = pytest.param(
+    (3, 4),
+    "cuda",
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+    ],
+)
+
+
 # Different seeds: DDP must bring the hash functions into step along with the weights.
-@pytest.mark.parametrize("seeds", [(0, 0), (3, 4)])
-def test_ddp_with_two_processes(seeds):
+@pytest.mark.parametrize(("seeds", "device"), [((0, 0), "cpu"), ((3, 4), "cpu"), GPU_CASE])
+def test_ddp_with_two_processes(seeds, device):
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_train_rank, (folder, seeds), nprocs=2)
+        mp.spawn(_train_rank, (folder, seeds, device), nprocs=2)
         first, second = (torch.load(Path(folder) / f"rank{r}.pt") for r in (0, 1))
     for name, value in first.items():
         assert torch.equal(value, second[name]), name

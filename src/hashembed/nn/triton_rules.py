@@ -128,6 +128,7 @@ def finish(
         stamp = stamps + row * record + 2 * d
         if BEHIND:
             then = tl.load(stamp, mask=live, other=0).to(tl.int64)
+            tl.debug_barrier()  # several threads may hold a row: none stamps it before all looked
             p, one, other = caught_up(p, one, other, then, now - 1, numbers, tails, ACC)
         one += tl.load(numbers + REST1).to(ACC) * (g - one)
         other += tl.load(numbers + REST2).to(ACC) * (g * g - other)
