@@ -1,6 +1,6 @@
 """Hash embeddings on a CUDA GPU beside what PyTorch has, in one run.
 
-    python -m benchmarks.bench_gpu             -> results/gpu.csv, gpu_kernels.csv
+    python -m benchmarks.bench_gpu             -> results/gpu.csv, gpu_kernels.csv, gpu_timeline.csv
     python -m benchmarks.bench_gpu --scaling   -> results/gpu_scaling.csv
     python -m benchmarks.bench_gpu --plot      -> results/gpu_scaling.png, from that file
 
@@ -11,7 +11,9 @@ cases that can be captured; "eager" is launched from Python, one step at a time.
 
 import argparse
 import csv
+import json
 import statistics
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -306,31 +308,55 @@ def engine_times(engine: Engine) -> list[float]:
 
 
 def kernels() -> None:
-    """Where the time of the engine's step goes; two streams run side by side."""
-    engine = Engine("adam")
-    engine.run()
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
+    """Where the time of the engine's step goes, kernel by kernel, and when; streams overlap."""
+    table, timeline = [], []
+    for optimizer in ("adam", "adagrad"):
+        engine = Engine(optimizer)
         engine.run()
-        torch.cuda.synchronize()
-    rows: dict[str, list[float]] = {}
-    calls: dict[str, int] = {}
-    for event in found.events():
-        if event.device_time <= 0:
-            continue
-        name = event.name.removeprefix("void ").split("<")[0].split("(")[0]
-        if name in ("sum_tiles", "sum_edges", "update_rows", "catch_up"):  # E's, P's, in turn
-            turn = calls[name] = calls.get(name, -1) + 1
-            name += " of P" if turn % 2 else " of E"
-        rows.setdefault(name, []).append(event.device_time)
-    table = [
-        {
-            "kernel": name,
-            "us_per_step": round(sum(us) / Engine.STEPS, 2),
-            "calls": len(us) // Engine.STEPS,
-        }
-        for name, us in sorted(rows.items(), key=lambda item: -sum(item[1]))
-    ]
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            engine.run()
+            torch.cuda.synchronize()
+        events = events_of(found)
+        us: dict[str, list[float]] = {}
+        for event in events:
+            us.setdefault(event["kernel"], []).append(event["us"])
+        table += [
+            {
+                "optimizer": optimizer,
+                "kernel": name,
+                "us_per_step": round(sum(times) / Engine.STEPS, 2),
+                "calls": len(times) // Engine.STEPS,
+            }
+            for name, times in sorted(us.items(), key=lambda item: -sum(item[1]))
+        ]
+        ends = [i for i, event in enumerate(events) if event["kernel"] == "advance"]
+        last, end = ends[Engine.STEPS // 2 - 1], ends[Engine.STEPS // 2]
+        begin = events[last]["begins"] + events[last]["us"]
+        for event in events[last + 1 : end + 1]:
+            begins = round(event["begins"] - begin, 1)
+            timeline.append({"optimizer": optimizer, **event, "begins": begins})
     write("gpu_kernels.csv", table)
+    write("gpu_timeline.csv", timeline)
+
+
+def events_of(found: profile) -> list[dict]:
+    """All kernels, copies and fills in the order they began: when, how long (us), which stream."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        found.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    kinds = ("kernel", "gpu_memset", "gpu_memcpy")
+    rows = [
+        {
+            "begins": event["ts"],
+            "us": event["dur"],
+            "stream": event["args"]["stream"],
+            "kernel": event["name"].removeprefix("void ").split("<")[0].split("(")[0].strip(),
+        }
+        for event in events
+        if event.get("cat") in kinds
+    ]
+    return sorted(rows, key=lambda row: row["begins"])
 
 
 SWEEPS = {

@@ -276,6 +276,7 @@ def test_rows_that_are_behind_catch_up_in_the_update_itself(d):
     stamps = torch.randint(0, now + 1, (size,), dtype=torch.int32)
     records.view(torch.int32)[:, 2 * d] = stamps.cuda()
     tails = torch.rand(2, cuda_rows.RING, dtype=torch.float64).cuda()
+    tails[0, now] = 0  # of rows that are up to date
     tails[1] += 0.1
     results = []
     for behind in (True, False):
