@@ -99,8 +99,23 @@ def test_a_gpu_that_is_not_there(tmp_path):
 def test_devices():
     assert choose_device("cpu") == "cpu"
     assert choose_device("auto") == ("cuda" if CUDA else "cpu")
-    with pytest.raises(ValueError, match="device must be"):
-        choose_device("tpu")
+    for wrong in ("tpu", "cuda:", "cuda:x", "cudas"):
+        with pytest.raises(ValueError, match="device must be"):
+            choose_device(wrong)
+    with pytest.raises(ValueError, match="finds none" if not CUDA else "from cuda:0 on"):
+        choose_device("cuda:999")
+
+
+def test_devices_that_there_are(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [choose_device(d) for d in ("auto", "cuda", "cuda:1")] == ["cuda", "cuda", "cuda:1"]
+    with pytest.raises(ValueError, match="finds 2 of them, from cuda:0 on"):
+        choose_device("cuda:2")
+
+
+def test_plans_and_widths_that_cannot_be():
     with pytest.raises(ValueError, match="members"):
         EnginePlan(HashSpec(100, 10), 4, members=0)
     with pytest.raises(ValueError, match="hidden_layers"):

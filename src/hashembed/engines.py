@@ -1,5 +1,6 @@
 """Which engine a classifier trains: the fused one of the CPU or torch's, one or several."""
 
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -117,17 +118,21 @@ def choose_device(device: str) -> str:
     """ "auto" is a GPU where torch finds one, else the CPU."""
     if device == "cpu":
         return device
-    if device != "auto" and not device.startswith("cuda"):
-        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', found {device!r}")
+    if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', found {device!r}")
     found = "no torch is installed"
     try:
         import torch
     except ImportError:
         pass
     else:
-        if torch.cuda.is_available():
-            return "cuda" if device == "auto" else device
-        found = f"torch {torch.__version__} finds none"
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count and device in ("auto", "cuda"):
+            return "cuda"
+        if count and int(device.removeprefix("cuda:")) < count:
+            return device
+        found = f"torch {torch.__version__} finds "
+        found += f"{count} of them, from cuda:0 on" if count else "none"
     if device == "auto":
         return "cpu"
     raise ValueError(
