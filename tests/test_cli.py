@@ -151,7 +151,10 @@ def test_numbers_as_labels(tmp_path):
 def test_explain(folder, tmp_path):
     result = run("explain", folder / "m", "Wo ist der Bahnhof?", "--html", tmp_path / "e.html")
     assert "Bahnhof" in result.stdout
-    assert "<!doctype html>" in (tmp_path / "e.html").read_text(encoding="utf8")
+    page = (tmp_path / "e.html").read_text(encoding="utf8")
+    assert page.startswith("<!doctype html>\n<meta charset=utf-8>")
+    assert f"<title>Why {result.stdout.split()[0]}?</title>" in page
+    assert ">Bahnhof<" in page
     found = json.loads(run("explain", folder / "m", "-", "--json", input="Wo ist").stdout)
     assert found["text"] == "Wo ist"
     total = np.array(found["bias"]) + np.sum([n["contributions"] for n in found["ngrams"]], axis=0)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from html import escape
 from pathlib import Path
 
 import click
@@ -12,6 +13,16 @@ EXAMPLE = """\b
 Examples:
   hashembed explain model.safetensors "what a waste of time"
   head -1 review.txt | hashembed explain model.safetensors - --plot why.png"""
+
+# In the colours of the reader's system; the explanation's own are translucent.
+PAGE = """<!doctype html>
+<meta charset=utf-8>
+<meta name=viewport content="width=device-width">
+<meta name=color-scheme content="light dark">
+<title>Why {label}?</title>
+<body style="font-family:system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em">
+{body}
+"""
 
 
 @click.command("explain", epilog=EXAMPLE)
@@ -31,7 +42,7 @@ def explain_command(
         text = sys.stdin.buffer.read().decode("utf8", "replace")
     explanation = classifier.explain(text)
     if html is not None:
-        page = f"<!doctype html><meta charset=utf-8>\n{explanation._repr_html_()}"
+        page = PAGE.format(label=escape(str(explanation.predicted)), body=explanation._repr_html_())
         Path(html).write_text(page, encoding="utf8")
         say(f"Wrote {html}.")
     draw(explanation, plot)
