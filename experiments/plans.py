@@ -80,6 +80,7 @@ TABLE3 = {
 
 # The ablations vary a model of a size that people would use, a tenth of the paper's.
 BASE = Shallow(num_embeddings=1_000_000, num_buckets=100_000)
+BASE_ADAM = Deep(num_embeddings=1_000_000, num_buckets=100_000)
 BUCKETS = (500, 2_000, 10_000, 50_000, 200_000, 1_000_000)
 ABLATIONS: dict[str, dict[str, Any]] = {
     "buckets": {f"B = {B:,}": replace(BASE, num_buckets=B) for B in BUCKETS},
@@ -107,6 +108,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
             BASE, protocol="paper", snippets=(2**30, 2**30)
         ),
         "snippets, paper's protocol": replace(BASE, protocol="paper"),
+        "whole documents, paper's protocol, Adam": replace(BASE_ADAM, snippets=None),
+        "snippets, paper's protocol, Adam": BASE_ADAM,
     },
     "rows": {
         "independent": BASE,
