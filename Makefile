@@ -19,8 +19,9 @@ test-slow:       ## also what takes minutes
 test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's compute-sanitizer
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:benchmark -n 8 -v -m "gpu or not gpu" tests/test_triton.py tests/test_gpu.py tests/test_deep.py tests/test_steps.py tests/test_torch_features.py
 	for tool in memcheck racecheck; do \
-	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -n 0 -m gpu tests/test_gpu.py \
-	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None)" || exit 1; done
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -p no:benchmark -n 0 \
+	  -m "gpu or not gpu" tests/test_gpu.py tests/test_steps.py \
+	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None) or plain_loop" || exit 1; done
 
 lint:            ## style and types
 	$(PYTHON) -m ruff check .

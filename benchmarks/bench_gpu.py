@@ -339,6 +339,11 @@ def kernels() -> None:
     write("gpu_timeline.csv", timeline)
 
 
+def short(name: str) -> str:
+    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    return name.split("<")[0].split("(")[0].strip()
+
+
 def events_of(found: profile) -> list[dict]:
     """All kernels, copies and fills in the order they began: when, how long (us), which stream."""
     with tempfile.TemporaryDirectory() as folder:
@@ -351,7 +356,7 @@ def events_of(found: profile) -> list[dict]:
             "begins": event["ts"],
             "us": event["dur"],
             "stream": event["args"]["stream"],
-            "kernel": event["name"].removeprefix("void ").split("<")[0].split("(")[0].strip(),
+            "kernel": short(event["name"]),
         }
         for event in events
         if event.get("cat") in kinds

@@ -290,6 +290,7 @@ def test_rows_that_are_behind_catch_up_in_the_update_itself(d):
         results.append((rule.table, rule.state))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert torch.equal(*(state.view(torch.int32)[:, 2 * d] for _, state in results))
 
 
 def test_dense_gradients_after_sparse_ones():

@@ -13,7 +13,7 @@ from hashembed.engine import LossNotFiniteError
 from hashembed.ensemble import Ensemble
 from hashembed.hashing import HashSpec, id_keys
 from hashembed.labels import Labels
-from hashembed.nn import feeding
+from hashembed.nn import feeding, steps
 from hashembed.nn.batches import placed
 from hashembed.nn.deep import DeepModel
 from hashembed.nn.steps import rounded, softmax_head
@@ -41,9 +41,10 @@ def resident(monkeypatch):
 def model(hidden=(), device=DEVICE, seed=0, **options) -> DeepModel:
     made = DeepModel(HashSpec(40, 11, 2), 5, CLASSES, hidden, device=device, seed=seed, **options)
     with torch.no_grad():  # importance weights of ordinary size, so that every gradient is
-        made.network.bag.importance.copy_(
-            torch.empty(40, 2).normal_(generator=torch.Generator().manual_seed(5))
-        )
+        if made.network.bag.importance is not None:
+            made.network.bag.importance.copy_(
+                torch.empty(40, 2).normal_(generator=torch.Generator().manual_seed(5))
+            )
     return made
 
 
@@ -76,6 +77,8 @@ CASES = [
     ((), {"optimizer": "adagrad", "multilabel": True}, True),
     ((), {"optimizer": "adam", "dropout": 0.3}, False),
     ((), {"aggregation": "concat", "append_importance": True}, False),
+    ((), {"mode": "mean", "dropout": 0.3}, False),
+    ((), {"importance": False}, True),
 ]
 
 
@@ -93,6 +96,29 @@ def test_as_the_plain_loop(hidden, options, weighted):
     theirs = plain.tensors()
     for name, array in mine.tensors().items():
         np.testing.assert_allclose(array, theirs[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.usefixtures("resident")
+def test_an_output_layer_of_many_classes(monkeypatch):
+    monkeypatch.setattr(steps, "MOST_SLOPES", 1)
+    got, want = steps_of([model()]), plain_steps_of(model(device="cpu"))
+    np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.usefixtures("resident")
+def test_whose_the_keys_of_a_batch_are():
+    one = model()
+    steps_of([one], passes=1)
+    made = one.prepared._batches[0]
+    one.prepared.begin(DOCUMENTS, 0)
+    made.make(1, one.prepared.rooms[1])
+    lengths = torch.from_numpy(LENGTHS[ORDER][BATCH : 2 * BATCH])
+    owners = torch.repeat_interleave(torch.arange(BATCH), lengths)
+    n = len(owners)
+    assert made.owners.tolist() == owners.tolist() + [BATCH] * (len(made.owners) - n)
+    starts = BAGS.offsets[:-1][ORDER][BATCH : 2 * BATCH]
+    keys = [BAGS.keys[a : a + b] for a, b in zip(starts, lengths.tolist(), strict=True)]
+    assert made.keys[:n].tolist() == np.concatenate(keys).tolist()
 
 
 @pytest.mark.usefixtures("resident")
@@ -121,10 +147,11 @@ def test_streamed_keys_give_the_same_bits(monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("hidden", [(), (6,)])
 @pytest.mark.usefixtures("resident")
-def test_members_train_together_as_they_do_alone():
+def test_members_train_together_as_they_do_alone(hidden):
     def members():
-        return [model((6,), seed=s) for s in (0, 1, 2)]
+        return [model(hidden, seed=s) for s in (0, 1, 2)]
 
     together, alone = members(), members()
     steps_of(together)

@@ -349,8 +349,7 @@ def backward(
     E_sink, P_sink = sinks[0], sinks[1] if call.importance is not None else None
     if places is None:
         places = locate(call, E_sink is not None, P_sink is not None)
-    (keys, order), in_E = _sorted(places), places.in_E
-    E_rows, P_rows = places.distinct
+    in_E, (E_rows, P_rows) = places.in_E, places.distinct
 
     def add_up_E(*free: torch.cuda.Event) -> Gradient | None:
         if E_sink is None:
@@ -368,12 +367,14 @@ def backward(
     if places.beside is None:
         new, slope, of_weights = _slopes(call, grad, places.bag, *wanted)
         factors = new if factors is None else factors
+        keys, order = _sorted(places)  # perhaps only now
         return add_up_E(), add_up_P(), of_weights
     here, beside = torch.cuda.current_stream(grad.device), places.beside
     free = () if places.free is None else (places.free,)
     beside.wait_stream(here)
     _, slope, of_weights = _slopes(call, grad, places.bag, False, *wanted[1:])
     read = here.record_event()
+    keys, order = _sorted(places)
     for tensor in (grad, factors):
         tensor.record_stream(beside)  # type: ignore[union-attr]
     with torch.cuda.stream(beside):

@@ -93,6 +93,8 @@ def train_members(
                 following = int(tokens[number + 1]) if number + 1 < last else 0
                 steps.run(documents, int(tokens[number]), following)
     except BaseException:  # in the middle of a step, or of a capture
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # with streams that nobody has waited for
         members[0].prepared = None
         for optimizer in (o for member in members for o in member.optimizers):
             optimizer.zero_grad()

@@ -306,21 +306,27 @@ def _on_gpu(sparse: bool, places: "cuda.Places | None", *fields: Any) -> Tensor:
 def _announce(
     tables: tuple[Tensor | None, ...], readers: tuple[RowReader | None, ...], places: "cuda.Places"
 ) -> None:
-    """Which rows are about to be read."""
+    """Which rows are about to be read; P's beside E's, if there is a stream for it."""
     rows: list[tuple[Any, ...]] = [(places.of_E, 0), (places.of_P, places.base)]
     if places.room is not None:  # each row once
         rows = [(found.rows, 0, found.number) for found in places.distinct if found is not None]
-    here = torch.cuda.current_stream(places.keys.device) if places.beside is not None else None
-    for table, reader, which in zip(tables, readers, rows, strict=True):
-        if table is None or reader is None:
-            continue
-        if here is None or places.beside is None or table is tables[0]:
-            reader.before_read(table, *which)
-        else:
-            places.beside.wait_stream(here)
-            with torch.cuda.stream(places.beside):
-                reader.before_read(table, *which)
-            here.wait_stream(places.beside)
+    of_E, of_P = zip(tables, readers, rows, strict=True)
+    beside = places.beside
+    if beside is None:
+        _announce_one(*of_E)
+        _announce_one(*of_P)
+        return
+    here = torch.cuda.current_stream(places.keys.device)
+    beside.wait_stream(here)
+    with torch.cuda.stream(beside):
+        _announce_one(*of_P)
+    _announce_one(*of_E)
+    here.wait_stream(beside)
+
+
+def _announce_one(table: Tensor | None, reader: RowReader | None, rows: tuple[Any, ...]) -> None:
+    if table is not None and reader is not None:
+        reader.before_read(table, *rows)
 
 
 def _all_in_backward(

@@ -190,7 +190,7 @@ class Steps:
                     losses, self.step, fine, rate, self.losses[i], n, self.batch_size, T=_TILE
                 )
             if places is not None and places.free is not None:
-                places.free.record()
+                places.free.record(torch.cuda.current_stream(self.device))
 
         truth, weights = batch.truth[:n], batch.weights[:n]
         learn(model, vectors, truth, weights, fine, model.scale(self.batch_size), note, small)
