@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.best import FIRST, MEGABYTES, Sized, Step
 from experiments.best_search import AS_IT_IS, NotThereYet, from_files, steps
-from experiments.tables import Cells, accuracy, gather, markdown, ordered
+from experiments.tables import Cells, accuracy, drawing, gather, markdown, ordered
 
 WHO = ("start", "best", "best, fewer bits", "fastText")
 
@@ -92,36 +92,28 @@ def changed(before: Sized, after: Sized) -> str:
 
 def plot(folder: Path, path: Path) -> None:
     """Accuracy against the size of the file, a panel for each set."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     cells = ordered(gather(folder, "best"))
     if not cells:
         return
-    figure, panels = plt.subplots(
-        1, len(cells), figsize=(3.5 * len(cells), 3.5), layout="constrained", squeeze=False
-    )
-    for axes, (dataset, methods) in zip(panels[0], cells, strict=True):
-        for who in WHO:
-            found = [methods[f"{m} MB, {who}"] for m in MEGABYTES if methods[f"{m} MB, {who}"]]
-            values = [[100 * run["metrics"]["test_accuracy"] for run in runs] for runs in found]
-            spread = [statistics.stdev(v) if len(v) > 1 else 0.0 for v in values]
-            means = [statistics.mean(v) for v in values]
-            sizes = [megabytes_of(runs) for runs in found]
-            axes.errorbar(sizes, means, spread, marker="o", capsize=3, label=who)
-        own = [methods[name] for name in AS_IT_IS if methods[name]]
-        means = [statistics.mean(100 * r["metrics"]["test_accuracy"] for r in runs) for runs in own]
-        label = "TextClassifier(), 4 to 16 bits"
-        axes.plot([megabytes_of(runs) for runs in own], means, "k*:", label=label)
-        axes.set_xscale("log")
-        axes.set_xlim(0.7, 140)
-        axes.set_xticks(MEGABYTES, map(str, MEGABYTES))
-        axes.set_title(dataset, fontsize="medium")
-        axes.set_xlabel("file, MB")
-    panels[0, 0].set_ylabel("test accuracy, %")
-    panels[0, -1].legend(fontsize="small")
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+    with drawing(path, (1, len(cells)), (3.5 * len(cells), 3.5)) as (_, panels):
+        for axes, (dataset, methods) in zip(panels[0], cells, strict=True):
+            for who in WHO:
+                found = [methods[f"{m} MB, {who}"] for m in MEGABYTES if methods[f"{m} MB, {who}"]]
+                values = [[100 * run["metrics"]["test_accuracy"] for run in runs] for runs in found]
+                spread = [statistics.stdev(v) if len(v) > 1 else 0.0 for v in values]
+                means = [statistics.mean(v) for v in values]
+                sizes = [megabytes_of(runs) for runs in found]
+                axes.errorbar(sizes, means, spread, marker="o", capsize=3, label=who)
+            own = [methods[name] for name in AS_IT_IS if methods[name]]
+            means = [
+                statistics.mean(100 * r["metrics"]["test_accuracy"] for r in runs) for runs in own
+            ]
+            label = "TextClassifier(), 4 to 16 bits"
+            axes.plot([megabytes_of(runs) for runs in own], means, "k*:", label=label)
+            axes.set_xscale("log")
+            axes.set_xlim(0.7, 140)
+            axes.set_xticks(MEGABYTES, map(str, MEGABYTES))
+            axes.set_title(dataset, fontsize="medium")
+            axes.set_xlabel("file, MB")
+        panels[0, 0].set_ylabel("test accuracy, %")
+        panels[0, -1].legend(fontsize="small")

@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 
 from experiments.regularising import MODELS, NOISE
-from experiments.tables import accuracy, gather, markdown, ordered
+from experiments.tables import accuracy, drawing, gather, markdown, ordered
 
 
 def table(folder: Path) -> str:
@@ -27,38 +27,28 @@ def table(folder: Path) -> str:
 
 def plot(folder: Path, path: Path) -> None:
     """A panel for each set and share of wrong labels; training rows are dashed."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     cells = ordered(gather(folder, "regularising"))
     if not cells:
         return
-    figure, panels = plt.subplots(
-        len(NOISE), len(cells), figsize=(4 * len(cells), 6), layout="constrained", squeeze=False
-    )
-    for column, (dataset, methods) in enumerate(cells):
-        for axes, noise in zip(panels[:, column], NOISE, strict=True):
-            for number, model in enumerate(MODELS):
-                runs = methods[f"{model}, {noise:.0%} wrong labels"]
-                if not runs:
-                    continue
-                curves = [run["metrics"]["curve"] for run in runs]
-                passes = [point["passes"] for point in curves[0]]
-                for part, style in (("train", "--"), ("test", "-")):
-                    means = [
-                        statistics.mean(100 * point[f"{part}_accuracy"] for point in points)
-                        for points in zip(*curves, strict=True)
-                    ]
-                    label = model if part == "test" else None
-                    axes.plot(passes, means, style, color=f"C{number}", marker=".", label=label)
-            axes.set_xscale("log")
-            axes.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-            axes.set_title(f"{dataset}, {noise:.0%} wrong labels", fontsize="medium")
-    panels[0, 0].legend(fontsize="small")
-    panels[0, 0].set_ylabel("accuracy, % (training rows dashed)")
-    panels[-1, 0].set_xlabel("passes")
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+    with drawing(path, (len(NOISE), len(cells)), (4 * len(cells), 6)) as (_, panels):
+        for column, (dataset, methods) in enumerate(cells):
+            for axes, noise in zip(panels[:, column], NOISE, strict=True):
+                for number, model in enumerate(MODELS):
+                    runs = methods[f"{model}, {noise:.0%} wrong labels"]
+                    if not runs:
+                        continue
+                    curves = [run["metrics"]["curve"] for run in runs]
+                    passes = [point["passes"] for point in curves[0]]
+                    for part, style in (("train", "--"), ("test", "-")):
+                        means = [
+                            statistics.mean(100 * point[f"{part}_accuracy"] for point in points)
+                            for points in zip(*curves, strict=True)
+                        ]
+                        label = model if part == "test" else None
+                        axes.plot(passes, means, style, color=f"C{number}", marker=".", label=label)
+                axes.set_xscale("log")
+                axes.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+                axes.set_title(f"{dataset}, {noise:.0%} wrong labels", fontsize="medium")
+        panels[0, 0].legend(fontsize="small")
+        panels[0, 0].set_ylabel("accuracy, % (training rows dashed)")
+        panels[-1, 0].set_xlabel("passes")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from experiments.runs import records
+from experiments.tables import drawing
 
 SHOWN = 12
 # Table 4 of the paper, with a deep model and case kept.
@@ -55,28 +56,20 @@ def kept(runs: list[dict]) -> str:
 
 def plot4(folder: Path, figures: Path) -> None:
     """Accuracy against the share of n-grams that is kept, a panel for each set."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     runs = list(records(folder, "table4"))
     if not runs:
         return
     size = (1 + 2.6 * len(runs), 3)
-    figure, panels = plt.subplots(1, len(runs), squeeze=False, figsize=size, layout="constrained")
-    for axes, run in zip(panels[0], runs, strict=True):
-        rows = run["metrics"]["kept"]
-        shares = [100 * row["share"] for row in rows]
-        for key, label in (("weight", "by importance"), ("count", "by frequency")):
-            axes.plot(shares, [100 * row[key] for row in rows], marker="o", label=label)
-        axes.axhline(100 * run["metrics"]["test_accuracy"], color="grey", lw=1, label="all")
-        axes.set_xscale("log")
-        axes.set_title(run["dataset"], fontsize="medium")
-        axes.grid(alpha=0.3)
-    panels[0][0].legend()
-    panels[0][0].set_ylabel("test accuracy, %")
-    figure.supxlabel("n-grams kept, %")
-    figures.mkdir(exist_ok=True)
-    figure.savefig(figures / "table4.png", dpi=100)
-    plt.close(figure)
+    with drawing(figures / "table4.png", (1, len(runs)), size) as (figure, panels):
+        for axes, run in zip(panels[0], runs, strict=True):
+            rows = run["metrics"]["kept"]
+            shares = [100 * row["share"] for row in rows]
+            for key, label in (("weight", "by importance"), ("count", "by frequency")):
+                axes.plot(shares, [100 * row[key] for row in rows], marker="o", label=label)
+            axes.axhline(100 * run["metrics"]["test_accuracy"], color="grey", lw=1, label="all")
+            axes.set_xscale("log")
+            axes.set_title(run["dataset"], fontsize="medium")
+            axes.grid(alpha=0.3)
+        panels[0][0].legend()
+        panels[0][0].set_ylabel("test accuracy, %")
+        figure.supxlabel("n-grams kept, %")

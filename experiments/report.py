@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments import best_report, costs, curves, deep_tables, plans
 from experiments.phrases_table import plot4, table4
 from experiments.runs import RUNS, records
-from experiments.tables import accuracy, can_plot, gather, markdown, ordered
+from experiments.tables import accuracy, can_plot, drawing, gather, markdown, ordered
 from experiments.zhang import SETS
 
 README = Path(__file__).parent / "README.md"
@@ -165,32 +165,22 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
 
 def plot(folder: Path, name: str, figures: Path) -> None:
     """Accuracy by setting, a panel for each set, with the standard deviation over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     cells = ordered(gather(folder, name))
     if not cells:
         return
     labels = [x for x in plans.ABLATIONS[name] if any(methods[x] for _, methods in cells)]
     size = (3 + 2.2 * len(cells), 1.2 + 0.28 * len(labels))
-    figure, panels = plt.subplots(
-        1, len(cells), sharey=True, squeeze=False, figsize=size, layout="constrained"
-    )
-    for axes, (dataset, methods) in zip(panels[0], cells, strict=True):
-        runs = [[100 * r["metrics"]["test_accuracy"] for r in methods[x]] for x in labels]
-        means = [statistics.mean(values) if values else float("nan") for values in runs]
-        spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in runs]
-        axes.errorbar(means, range(len(labels)), xerr=spread, fmt="o", capsize=3)
-        axes.set_title(dataset, fontsize="medium")
-        axes.grid(alpha=0.3)
-    panels[0][0].set_yticks(range(len(labels)), labels)
-    panels[0][0].invert_yaxis()
-    figure.supxlabel("test accuracy, %")
-    figures.mkdir(exist_ok=True)
-    figure.savefig(figures / f"{name}.png", dpi=100)
-    plt.close(figure)
+    with drawing(figures / f"{name}.png", (1, len(cells)), size, sharey=True) as (figure, panels):
+        for axes, (dataset, methods) in zip(panels[0], cells, strict=True):
+            runs = [[100 * r["metrics"]["test_accuracy"] for r in methods[x]] for x in labels]
+            means = [statistics.mean(values) if values else float("nan") for values in runs]
+            spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in runs]
+            axes.errorbar(means, range(len(labels)), xerr=spread, fmt="o", capsize=3)
+            axes.set_title(dataset, fontsize="medium")
+            axes.grid(alpha=0.3)
+        panels[0][0].set_yticks(range(len(labels)), labels)
+        panels[0][0].invert_yaxis()
+        figure.supxlabel("test accuracy, %")
 
 
 def write(folder: Path = RUNS, readme: Path = README, figures: Path = FIGURES) -> None:

@@ -1,8 +1,11 @@
-"""Pieces of tables: cells of runs, means over seeds, Markdown."""
+"""Pieces of tables: cells of runs, means over seeds, Markdown; the paper that plots are on."""
 
 import statistics
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from experiments.runs import records
 
@@ -44,6 +47,25 @@ def ordered(cells: Cells) -> list[tuple[str, dict[str, list[dict]]]]:
         return -next(run["rows"][0] for runs in item[1].values() for run in runs)
 
     return sorted(cells.items(), key=rows)
+
+
+@contextmanager
+def drawing(
+    path: Path, panels: tuple[int, int], size: tuple[float, float], **options: Any
+) -> Iterator[tuple[Any, Any]]:
+    """A figure and its panels (rows, columns); when all is drawn it goes to a file."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        *panels, figsize=size, layout="constrained", squeeze=False, **options
+    )
+    yield figure, axes
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
 
 
 def can_plot() -> bool:
