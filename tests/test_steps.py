@@ -111,11 +111,12 @@ def test_whose_the_keys_of_a_batch_are():
     steps_of([one], passes=1)
     made = one.prepared._batches[0]
     one.prepared.begin(DOCUMENTS, 0)
+    made.owners.fill_(-1)
     made.make(1, one.prepared.rooms[1])
     lengths = torch.from_numpy(LENGTHS[ORDER][BATCH : 2 * BATCH])
     owners = torch.repeat_interleave(torch.arange(BATCH), lengths)
     n = len(owners)
-    assert made.owners.tolist() == owners.tolist() + [BATCH] * (len(made.owners) - n)
+    assert made.owners.tolist() == owners.tolist() + [-1] * (len(made.owners) - n)
     starts = BAGS.offsets[:-1][ORDER][BATCH : 2 * BATCH]
     keys = [BAGS.keys[a : a + b] for a, b in zip(starts, lengths.tolist(), strict=True)]
     assert made.keys[:n].tolist() == np.concatenate(keys).tolist()

@@ -218,7 +218,7 @@ class Batch:
     def make(self, ahead: int, room: int) -> None:
         """The batch of the present step, or of the next, in so much room."""
         steps, n = self.steps, self.steps.batch_size
-        keys, owners = self.keys[:room], self.owners[:room].fill_(n)
+        keys, owners = self.keys[:room], self.owners[:room]
         if not steps.cuda:  # there, keys of no document are looked at
             keys.zero_()
         tile = min(triton.next_power_of_2(n), MOST_DOCUMENTS)

@@ -247,7 +247,7 @@ def sort_keys(
     """Which bag a token lies in (N,), which rows of E (k, N) and of P (N,) it reads.
 
     A token that does not count has bag `bags`, and row B or K. Rows of P are counted from `base`.
-    Bags that are known already are `owners` (N,).
+    Bags that are known already are `owners` (N,), as far as the last of them goes.
     """
     t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     inside = t < N
@@ -256,8 +256,8 @@ def sort_keys(
         live &= tl.load(keep + t, mask=live, other=0) != 0
     owner = t
     if owners is not None:
-        owner = tl.load(owners + t, mask=inside, other=0).to(tl.int64)
-        live &= owner < bags
+        live &= t < tl.load(offsets + bags)
+        owner = tl.load(owners + t, mask=live, other=0).to(tl.int64)
     elif offsets is not None:  # the number of bags that end at or before a token
         owner = tl.zeros_like(t)
         high = owner + bags
