@@ -38,7 +38,7 @@ class Shallow:
     importance_start: all importance weights begin there, give or take the usual 0.0005.
     weight_scale: what the initial component vectors are multiplied with.
     rate_scale: what the rate of the protocol is multiplied with.
-    num_passes: of the default protocol.
+    num_passes: of the default protocol; keep_case, constant_rate: what it does not.
     dictionary: the number of most frequent n-grams to keep; the ranks take the place of D1.
     """
 
@@ -56,6 +56,8 @@ class Shallow:
     ngrams: tuple[int, int] = (1, 2)
     rate_scale: float = 1.0
     num_passes: int = 2
+    keep_case: bool = False
+    constant_rate: bool = False
 
     def run(self, data: Dataset, seed: int, threads: int | None = None) -> dict:
         """Train and test -> metrics."""
@@ -94,7 +96,7 @@ class Shallow:
         return found.bags(data.train.texts), found.bags(data.test.texts)
 
     def _text(self) -> TextConfig:
-        return TextConfig(self.ngrams, lowercase=self.protocol != "paper")
+        return TextConfig(self.ngrams, lowercase=self.protocol != "paper" and not self.keep_case)
 
     def vocabulary(self, data: Dataset) -> Dictionary:
         """The n-grams of a model with a dictionary."""
@@ -120,7 +122,8 @@ class Shallow:
         if self.protocol == "paper":
             config, rate = TrainConfig.paper(passes=PAPER_PASSES), PAPER_RATE
         elif self.protocol == "default":
-            config = TrainConfig(passes=self.num_passes, decay=True, batch_size=256)
+            decay = not self.constant_rate
+            config = TrainConfig(passes=self.num_passes, decay=decay, batch_size=256)
             rate = TWO_PASSES_RATE / max(len(bags.keys) / max(len(bags), 1), 1) ** 0.45
         else:
             raise ValueError(f"protocol must be 'paper' or 'default', found {self.protocol!r}")
