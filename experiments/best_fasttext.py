@@ -99,7 +99,8 @@ class SizedFastText:
         if Path(whole).stat().st_size <= room:
             Path(whole).replace(path)
             return model, None
-        kept, fits = guess or int(room / FIRST_GUESS), 0
+        most = len(model.words) + BUCKETS  # quantised, all of them may fit
+        kept, fits = min(guess or int(room / FIRST_GUESS), most), 0
         for _ in range(TRIES):  # the size follows from what is kept, not from the retraining
             model = fasttext.load_model(whole)
             model.quantize(cutoff=kept, qnorm=True)
@@ -107,9 +108,9 @@ class SizedFastText:
             size = path.stat().st_size
             if size <= room:
                 fits = max(fits, kept)
-            if 0.93 * room < size <= room:
+            if 0.93 * room < size <= room or fits == most:
                 break
-            kept = int(kept * 0.97 * room / size)
+            kept = min(int(kept * 0.97 * room / size), most)
         model = fasttext.load_model(whole)
         model.quantize(rows, cutoff=fits, retrain=True, qnorm=True, thread=threads, verbose=1)
         model.save_model(str(path))
