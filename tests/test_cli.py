@@ -341,3 +341,9 @@ def test_control_c_ends_without_a_traceback(folder, tmp_path):
         error = process.stderr.read()
     assert "Traceback" not in error
     assert "interrupted" in error
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path):
+    result = run("train", tmp_path / "missing.csv", "-o", tmp_path / "m", "--device", "gpu", code=1)
+    assert "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', found 'gpu'" in result.stderr
+    assert "missing.csv" not in result.output

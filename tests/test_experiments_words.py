@@ -193,3 +193,7 @@ def test_fasttext_fits_the_size(data, tmp_path, monkeypatch):
     _, kept = method._fitted(rows, tmp_path / "model", best_fasttext.START, 1)
     assert 0.025e6 < (tmp_path / "model").stat().st_size <= 0.03e6
     assert 0 < kept < 2_000
+    whole = (tmp_path / "model.whole").stat().st_size
+    barely_too_small = SizedFastText(0.99 * whole / 1e6)  # quantised, all n-grams fit
+    model, kept = barely_too_small._fitted(rows, tmp_path / "model", best_fasttext.START, 1)
+    assert kept == len(model.words) + 2_000

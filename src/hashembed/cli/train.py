@@ -80,6 +80,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
     _check_writable(output)
     with _while_loading(quiet):
         from hashembed.classifier import TextClassifier
+        from hashembed.engines import choose_device
         from hashembed.readers import read, read_batches
 
     classifier = TextClassifier(
@@ -92,7 +93,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         num_buckets=options["buckets"],
         hidden_layers=options["hidden"],
         members=options["members"],
-        device=options["device"],
+        device=choose_device(options["device"]),  # refused now, not after reading the data
         passes=options["passes"],
         learning_rate=options["rate"],
         batch_size=options["batch_size"],
