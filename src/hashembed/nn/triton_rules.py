@@ -1,7 +1,8 @@
 """Triton kernels that update rows by their gradients.
 
 The formulas are those of `row_kernels.py`, and so are the records of Adam. `numbers` holds, in
-float64, what changes from step to step.
+float64, what changes from step to step. `rule` is all that a rule has in memory, in the order of
+`cuda_rows.Rule.tensors`.
 """
 
 import triton
@@ -54,8 +55,7 @@ def read(
     row,
     live,
     cols,
-    table,
-    state,
+    rule,
     d: tl.constexpr,
     record: tl.constexpr,
     RULE: tl.constexpr,
@@ -65,6 +65,7 @@ def read(
 
     Apart from `finish`, so that memory can be asked for before the gradients are known.
     """
+    table, state, _, _, _, _ = rule
     mask = live[:, None] & (cols < d)[None, :]
     p = tl.zeros([row.shape[0], cols.shape[0]], ACC)
     one, other = p, p
@@ -88,25 +89,20 @@ def finish(
     live,
     cols,
     g,
-    p,
-    one,
-    other,
-    table,
-    state,
-    stamps,
-    numbers,
-    tails,
-    step,
+    had,
+    rule,
     d: tl.constexpr,
     record: tl.constexpr,
     RULE: tl.constexpr,
     BEHIND: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Store, or update by, the gradients g (R, D) of rows (R,) that `read` has read.
+    """Store, or update by, the gradients g (R, D) of rows (R,); had: what `read` has read of them.
 
     BEHIND: rows under Adam may have missed steps.
     """
+    p, one, other = had
+    table, state, stamps, numbers, tails, step = rule
     mask = live[:, None] & (cols < d)[None, :]
     if RULE == STORE:
         p = g
@@ -182,27 +178,9 @@ def update_rows(
     live = row < size
     mask = live[:, None] & (cols < d)[None, :]
     g = tl.load(values + x[:, None] * d + cols[None, :], mask=mask, other=0).to(ACC)
-    p, one, other = read(row, live, cols, table, state, d, record, RULE, ACC)
-    finish(
-        row,
-        live,
-        cols,
-        g,
-        p,
-        one,
-        other,
-        table,
-        state,
-        stamps,
-        numbers,
-        tails,
-        step,
-        d,
-        record,
-        RULE,
-        BEHIND,
-        ACC,
-    )
+    rule = (table, state, stamps, numbers, tails, step)
+    had = read(row, live, cols, rule, d, record, RULE, ACC)
+    finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
 
 
 @triton.jit(do_not_specialize=["M", "base", "size"])

@@ -76,7 +76,8 @@ def sum_tiles(
     enters = tl.load(keys + tile * T - 1, mask=tile > 0, other=-1) == first_key
     leaves = tl.load(keys + tile * T + T, mask=tile * T + T < M, other=-1) == last_key
     complete = live & (key != after) & ((key != first_key) | (not enters))
-    p, one, other = read(row, complete, cols, table, state, d, record, RULE, ACC)
+    rule = (table, state, stamps, numbers, tails, step)
+    had = read(row, complete, cols, rule, d, record, RULE, ACC)
 
     item = tl.load(order + x, mask=live, other=0) - first
     i = tl.zeros_like(item)
@@ -102,26 +103,7 @@ def sum_tiles(
     g, _ = tl.associative_scan((g, begins), 0, add_same_row)
     if slots is not None:
         row = tl.load(slots + x, mask=complete, other=0).to(tl.int64)
-    finish(
-        row,
-        complete,
-        cols,
-        g,
-        p,
-        one,
-        other,
-        table,
-        state,
-        stamps,
-        numbers,
-        tails,
-        step,
-        d,
-        record,
-        RULE,
-        BEHIND,
-        ACC,
-    )
+    finish(row, complete, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
 
 
 @triton.jit(do_not_specialize=["M", "tiles"])
@@ -202,27 +184,9 @@ def sum_edges(
     g += tl.load(place + D, mask=live[:, None], other=0)
     if slots is not None:
         row = tl.load(slots + a * T + T - 1, mask=live, other=0).to(tl.int64)
-    p, one, other = read(row, live, cols, table, state, d, record, RULE, ACC)
-    finish(
-        row,
-        live,
-        cols,
-        g,
-        p,
-        one,
-        other,
-        table,
-        state,
-        stamps,
-        numbers,
-        tails,
-        step,
-        d,
-        record,
-        RULE,
-        BEHIND,
-        ACC,
-    )
+    rule = (table, state, stamps, numbers, tails, step)
+    had = read(row, live, cols, rule, d, record, RULE, ACC)
+    finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
     if tl.sum(longer.to(tl.int32), axis=0) == 0:
         return
     for b in range(begin, begin + A):
@@ -251,24 +215,6 @@ def sum_edges(
                 long_row = tl.load(slots + b * T + T - 1).to(tl.int64)
             rows_1 = long_row + tl.zeros([1], tl.int64)
             live_1 = tl.full([1], 1, tl.int1)
-            p_1, one_1, other_1 = read(rows_1, live_1, cols, table, state, d, record, RULE, ACC)
-            finish(
-                rows_1,
-                live_1,
-                cols,
-                long_g[None, :],
-                p_1,
-                one_1,
-                other_1,
-                table,
-                state,
-                stamps,
-                numbers,
-                tails,
-                step,
-                d,
-                record,
-                RULE,
-                BEHIND,
-                ACC,
-            )
+            had_1 = read(rows_1, live_1, cols, rule, d, record, RULE, ACC)
+            g_1 = long_g[None, :]
+            finish(rows_1, live_1, cols, g_1, had_1, rule, d, record, RULE, BEHIND, ACC)
