@@ -26,13 +26,7 @@ def token_sum(
     live,
     cols,
     first,
-    keys,
-    keep,
-    weights,
-    E,
-    P,
-    seeds,
-    factors,
+    given,
     N,
     K,
     B,
@@ -46,8 +40,9 @@ def token_sum(
     """Columns of the tokens' vectors (T, D); with CONCAT of component `first` alone.
 
     Also returns which tokens are kept, their rows and their weights. What a component is multiplied
-    with goes to factors (k, N), if there are.
+    with goes to factors (k, N), if there are: the last of what is given.
     """
+    keys, keep, weights, E, P, seeds, factors = given
     if keep is not None:
         live &= tl.load(keep + t, mask=live, other=0) != 0
     key = tl.load(keys + t, mask=live, other=0)
@@ -107,6 +102,7 @@ def bag_forward(
     first = part // blocks if CONCAT else 0  # the component
     cols = part % blocks * D + tl.arange(0, D)
     places = tl.arange(0, KP)
+    given = (keys, keep, weights, E, P, seeds, factors)
     begin = tl.maximum(tl.load(offsets + bag), 0)
     end = tl.minimum(tl.load(offsets + bag + 1), N)
     total = tl.zeros([T, D], ACC)
@@ -115,26 +111,7 @@ def bag_forward(
     for at in range(begin, end, T):
         t = at + tl.arange(0, T)
         vectors, live, row, scale = token_sum(
-            t,
-            t < end,
-            cols,
-            first,
-            keys,
-            keep,
-            weights,
-            E,
-            P,
-            seeds,
-            factors,
-            N,
-            K,
-            B,
-            d,
-            k,
-            INDEXING,
-            MIX,
-            CONCAT,
-            ACC,
+            t, t < end, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
         )
         total += vectors
         if MEAN:
@@ -187,27 +164,9 @@ def token_forward(
     part = tl.program_id(1)
     first = part // blocks if CONCAT else 0
     cols = part % blocks * D + tl.arange(0, D)
+    given = (keys, keep, weights, E, P, seeds, None)
     vectors, live, row, scale = token_sum(
-        t,
-        t < N,
-        cols,
-        first,
-        keys,
-        keep,
-        weights,
-        E,
-        P,
-        seeds,
-        None,
-        N,
-        K,
-        B,
-        d,
-        k,
-        INDEXING,
-        MIX,
-        CONCAT,
-        ACC,
+        t, t < N, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
     )
     kind = out.dtype.element_ty
     place = out + t[:, None] * width
