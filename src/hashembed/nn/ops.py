@@ -306,27 +306,13 @@ def _on_gpu(sparse: bool, places: "cuda.Places | None", *fields: Any) -> Tensor:
 def _announce(
     tables: tuple[Tensor | None, ...], readers: tuple[RowReader | None, ...], places: "cuda.Places"
 ) -> None:
-    """Which rows are about to be read; P's beside E's, if there is a stream for it."""
+    """Which rows are about to be read; E's first, the larger ones."""
     rows: list[tuple[Any, ...]] = [(places.of_E, 0), (places.of_P, places.base)]
     if places.room is not None:  # each row once
         rows = [(found.rows, 0, found.number) for found in places.distinct if found is not None]
-    of_E, of_P = zip(tables, readers, rows, strict=True)
-    beside = places.beside
-    if beside is None:
-        _announce_one(*of_E)
-        _announce_one(*of_P)
-        return
-    here = torch.cuda.current_stream(places.keys.device)
-    beside.wait_stream(here)
-    with torch.cuda.stream(beside):
-        _announce_one(*of_P)
-    _announce_one(*of_E)
-    here.wait_stream(beside)
-
-
-def _announce_one(table: Tensor | None, reader: RowReader | None, rows: tuple[Any, ...]) -> None:
-    if table is not None and reader is not None:
-        reader.before_read(table, *rows)
+    for table, reader, read in zip(tables, readers, rows, strict=True):
+        if table is not None and reader is not None:
+            reader.before_read(table, *read)
 
 
 def _all_in_backward(
