@@ -14,6 +14,8 @@ import hashembed.nn
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
+LAUNCH = re.compile(r"triton_\w+\.(\w+)\[")
+
 
 def test_every_kernel_compiles_for_a_gpu(tmp_path):
     code = Path(hashembed.nn.__file__).parent.glob("*.py")
@@ -31,6 +33,3 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
     )
     assert found.returncode == 0, found.stderr
     assert set(found.stdout.split()) == launched
-
-
-LAUNCH = re.compile(r"triton_\w+\.(\w+)\[")
