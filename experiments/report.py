@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments import best_report, costs, curves, deep_tables, plans
+from experiments import best_report, collisions_table, costs, curves, deep_tables, plans
 from experiments.phrases_table import plot4, table4
 from experiments.runs import RUNS, records
 from experiments.tables import accuracy, can_plot, drawing, gather, markdown, ordered
@@ -134,24 +134,6 @@ def ablation(name: str) -> Callable[[Path], str]:
     return table
 
 
-def collisions(folder: Path) -> str:
-    """Of n-grams with independent rows; shared ones have the same vector where the same row."""
-
-    def pair(share: dict, key: str) -> str:
-        return f"{100 * share[key]:.3f} / {100 * share[f'{key}_expected']:.3f}"
-
-    rows, header = [], ["set", "distinct"]
-    for run in records(folder, "collisions"):
-        shares = [s for s in run["metrics"]["shares"] if s["indexing"] == "independent"]
-        header[2:] = [
-            *(f"% same row, K = {s['K']:,}" for s in shares),
-            f"% same vector, K = {shares[0]['K']:,}",
-        ]
-        found = [*(pair(s, "same_row") for s in shares), pair(shares[0], "same_vector")]
-        rows.append([run["dataset"], f"{run['metrics']['vocabulary']:,}", *found])
-    return markdown(header, rows)
-
-
 SECTIONS: dict[str, Callable[[Path], str]] = {
     "table1": table1,
     "table2": table2,
@@ -160,7 +142,7 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "table2 lengths": deep_tables.lengths,
     "table3": table3,
     "table4": table4,
-    "collisions": collisions,
+    "collisions": collisions_table.table,
     **{name: ablation(name) for name in plans.ABLATIONS},
     "regularising": curves.table,
     "best": best_report.table,
@@ -203,5 +185,6 @@ def write(folder: Path = RUNS, readme: Path = README, figures: Path = FIGURES) -
             else:
                 plot(folder, name, figures)
         plot4(folder, figures)
+        collisions_table.plot(folder, figures / "collisions.png")
     else:
         print('no plots without matplotlib: pip install "hashembed[plot]"')

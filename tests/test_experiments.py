@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from experiments import __main__ as command
-from experiments import datasets, plans, report, zhang
+from experiments import collisions_table, datasets, plans, report, zhang
 from experiments.collisions import Collisions, share_in_collision
 from experiments.datasets import Dataset, Part
 from experiments.deep import Deep, cut, hashed_bags, ranked_bags, rule_for_batch
@@ -315,7 +315,7 @@ def test_important_phrases_are_found(data, tmp_path):
         assert (tmp_path / "table4.png").stat().st_size > 1000
 
 
-def test_collisions_are_counted():
+def test_collisions_are_counted(tmp_path):
     assert share_in_collision(np.array([[1], [2], [1], [3]])) == 0.5
     assert share_in_collision(np.array([[1, 5], [2, 5], [1, 6], [1, 5]])) == 0.5
     texts = Part(pa.chunked_array([[f"w{i}" for i in range(20_000)]]), np.zeros(20_000, np.int64))
@@ -324,6 +324,16 @@ def test_collisions_are_counted():
     for row in found["shares"]:
         assert row["same_row"] == pytest.approx(row["same_row_expected"], abs=0.01)
         assert row["same_vector"] == pytest.approx(row["same_vector_expected"], abs=0.01)
+    Run("collisions", "words", "unigrams", 0, Collisions((1, 1))).make(
+        Dataset("words", texts, texts, 1), tmp_path, 1, quiet=False
+    )
+    independent = [row for row in found["shares"] if row["indexing"] == "independent"]
+    counted = "".join(f" {100 * row['same_row']:.3f} / {{}} |" for row in independent)
+    expected = (f"{100 * row['same_row_expected']:.3f}" for row in independent)
+    assert f"| words | 20,000 |{counted.format(*expected)}" in collisions_table.table(tmp_path)
+    if report.can_plot():
+        collisions_table.plot(tmp_path, tmp_path / "figures" / "collisions.png")
+        assert (tmp_path / "figures" / "collisions.png").stat().st_size > 1000
 
 
 # --- runs and tables --------------------------------------------------------------------------
