@@ -1,8 +1,9 @@
 """python -m experiments table2 --dataset imdb --data FOLDER
 
 Runs what a table or plot needs and is not there yet, one run after the other, each into a file of
-its own under experiments/runs; `report` makes tables and plots from those files. Stop it whenever
-you like: it goes on where it was.
+its own under experiments/runs, and prints the table. Stop it whenever you like: it goes on where it
+was. `report` makes the whole page, with plots. With --runs YOURS none of the runs that come with
+the project counts, and `report` writes YOURS/README.md.
 """
 
 import argparse
@@ -28,25 +29,36 @@ def main() -> None:
     parser.add_argument("what", choices=names)
     parser.add_argument("--dataset", nargs="+", default=None, metavar="NAME", help=", ".join(KNOWN))
     parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
-    parser.add_argument("--protocol", nargs="+", default=["default", "paper"])
+    protocols = ["default", "paper"]
+    parser.add_argument("--protocol", nargs="+", default=protocols, choices=protocols)
     parts = (*plans.PARTS, *plans.FOLLOW_UPS)
     parser.add_argument("--part", nargs="+", default=plans.PARTS, choices=parts)
     parser.add_argument("--only", default="", help="runs whose name holds this")
     parser.add_argument("--seeds", type=int, default=len(plans.SEEDS), help="the first so many")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the files of runs")
     parser.add_argument("--threads", type=int)
     parser.add_argument(
         "--quiet-machine", action="store_true", help="nothing else runs: times may be reported"
     )
     options = parser.parse_args()
-    if options.what == "report":
-        from experiments.report import write
+    try:
+        run(options)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise SystemExit('this needs PyTorch: pip install "hashembed[torch]"') from None
 
-        write(options.runs)
+
+def run(options: argparse.Namespace) -> None:
+    from experiments import report
+
+    if options.what == "report":
+        report.write(options.runs)
         return
     data = Path(options.data) if options.data else None
-    for name in options.dataset or default_sets(options.what):
+    sets = options.dataset or default_sets(options.what)
+    for name in sets:
         if options.what == "best":
             search_best(datasets.load(name, data), options)
             continue
@@ -64,6 +76,8 @@ def main() -> None:
             print(f"{name}: {run.name}, seed {run.seed}: {summary(record['metrics'])}", flush=True)
         if loaded is None:
             print(f"{name}: all {found} runs are there", flush=True)
+    for section in report.sections(options.what, options.part):
+        print(f"\n{report.excerpt(section, sets, options.runs)}", end="", flush=True)
 
 
 def search_best(data: datasets.Dataset, options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments import regularising, sentence, variants
+from experiments import datasets, regularising, sentence, variants
 from experiments.collisions import Collisions
 from experiments.deep import Deep
 from experiments.phrases import Phrases
@@ -197,6 +197,8 @@ ABLATIONS["concat"] = variants.CONCAT
 ABLATIONS["regularising"] = regularising.PLAN
 ABLATIONS["sentence"] = sentence.PLAN
 OTHER_SETS = {
+    "rates": tuple(datasets.SOURCES),
+    "hashes": (*ABLATION_SETS, "langid_commonvoice"),
     "crowding": ("langid_commonvoice",),
     "protocol": ("langid_commonvoice", "20newsgroups"),
     "appended": variants.SETS,

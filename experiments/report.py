@@ -5,17 +5,26 @@ Tables go into README.md between the marks <!-- NAME --> and <!-- end -->.
 
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments import best_report, collisions_table, costs, curves, deep_tables, plans
+from experiments import (
+    best_report,
+    collisions_table,
+    costs,
+    curves,
+    datasets,
+    deep_tables,
+    plans,
+)
 from experiments.phrases_table import plot4, table4
 from experiments.runs import RUNS, records
 from experiments.tables import accuracy, can_plot, drawing, gather, markdown, ordered
 from experiments.zhang import SETS
 
+AT_HAND = (*datasets.SOURCES, *datasets.SENTENCES)
+
 README = Path(__file__).parent / "README.md"
-FIGURES = Path(__file__).parent / "figures"
 
 # Table 2 of the paper: hash, standard without a dictionary; hash, standard, ensemble with one.
 PAPER2 = {
@@ -69,7 +78,7 @@ def table1(folder: Path) -> str:
         zhang.append([name, *real, printed, str(spec.classes)])
     return (
         markdown(header, rows)
-        + "\nThe seven sets of Zhang et al., none of which was at hand whole:\n\n"
+        + "\nThe seven sets of Zhang et al.:\n\n"
         + markdown(["set", "train", "test", "train, as printed in the paper", "classes"], zhang)
     )
 
@@ -169,13 +178,47 @@ def plot(folder: Path, name: str, figures: Path) -> None:
         figure.supxlabel("test accuracy, %")
 
 
-def write(folder: Path = RUNS, readme: Path = README, figures: Path = FIGURES) -> None:
-    """All tables that README.md has marks for, and all plots."""
-    text = readme.read_text(encoding="utf8")
+# What the parts of table 2 fill, where it is not the first of its tables.
+OF_PARTS = {
+    "adam": "table2 adam",
+    "dictionary": "table2 dictionary",
+    "small-start": "table2 dictionary",
+    "ensemble": "table2 dictionary",
+    "lengths": "table2 lengths",
+}
+
+
+def sections(what: str, parts: Sequence[str]) -> list[str]:
+    """The tables that an experiment fills."""
+    if what == "table2":
+        return list(dict.fromkeys(OF_PARTS.get(part, what) for part in parts))
+    return [what] if what in SECTIONS else []
+
+
+def excerpt(section: str, sets: Sequence[str], folder: Path) -> str:
+    """A table without the rows of other sets, and without pictures."""
+    lines, by_sets = [], False
+    for line in SECTIONS[section](folder).splitlines():
+        first = line.split(" | ")[0].removeprefix("| ")
+        if line.startswith("|") and lines[-1:] in ([], [""]):  # a header
+            by_sets = first == "set"
+        elif by_sets and first in AT_HAND and first not in sets:
+            continue
+        if not line.startswith("!["):
+            lines.append(line)
+    return "\n".join(lines).strip() + "\n"
+
+
+def write(folder: Path = RUNS, template: Path = README) -> None:
+    """All tables that the template has marks for, and all plots: beside it, or beside the runs."""
+    readme = template if folder == RUNS else folder / "README.md"
+    figures = readme.parent / "figures"
+    text = template.read_text(encoding="utf8")
     for name, section in SECTIONS.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
         made = section(folder)
         text = re.sub(pattern, lambda m, made=made: m[1] + made + m[2], text, flags=re.DOTALL)
+    readme.parent.mkdir(parents=True, exist_ok=True)
     readme.write_text(text, encoding="utf8")
     if can_plot():
         best_report.plot(folder, figures / "best.png")

@@ -395,21 +395,26 @@ def test_a_size_is_chosen_on_validation_and_gets_more_seeds(tmp_path, monkeypatc
     assert capsys.readouterr().out.count("good, seed 0") == 1
     monkeypatch.setattr("sys.argv", arguments)
     command.main()
-    out = capsys.readouterr().out
-    assert [line.split(":")[1] for line in out.splitlines()] == [" good, seed 1", " good, seed 2"]
+    made, table = capsys.readouterr().out.split("\n\n", 1)
+    assert [line.split(":")[1] for line in made.splitlines()] == [" good, seed 1", " good, seed 2"]
+    assert "| set | hash |" in table
 
 
 def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(plans, "TABLE2", {"hash 40M": TINY, "standard 200M": TINY})
     arguments = command_arguments(tmp_path, 60, "--part", "shallow", "--protocol", "default")
     monkeypatch.setattr("sys.argv", arguments)
-    command.main()
-    assert len(capsys.readouterr().out.splitlines()) == 6
+
+    def runs_made():
+        command.main()
+        made, table = capsys.readouterr().out.split("\n\n", 1)
+        assert "| set | hash 40M | standard 200M |" in table
+        return made.splitlines()
+
+    assert len(runs_made()) == 6
     next((tmp_path / "runs").rglob("*seed1.json")).unlink()
-    command.main()
-    assert len(capsys.readouterr().out.splitlines()) == 1
-    command.main()
-    assert "all 6 runs are there" in capsys.readouterr().out
+    assert len(runs_made()) == 1
+    assert runs_made() == ["imdb: all 6 runs are there"]
 
 
 def fake(experiment, dataset, name, seed, accuracy, quiet=False, **metrics):
@@ -479,6 +484,24 @@ def test_the_right_half_shows_what_validation_chose(tmp_path):
     assert "imdb" not in lengths
 
 
+def test_what_is_printed_after_the_runs(tmp_path):
+    for dataset in ("imdb", "emotions"):
+        put(tmp_path, fake("table2", dataset, "hash 40M, default protocol", 0, 0.9))
+    assert report.sections("table2", ("shallow", "dictionary", "ensemble")) == [
+        "table2",
+        "table2 dictionary",
+    ]
+    assert report.sections("hashes", plans.PARTS) == ["hashes"]
+    table = report.excerpt("table2", ["imdb"], tmp_path)
+    assert "| set | hash 40M |" in table
+    assert "| imdb | 90.00 (1 seed) |" in table
+    assert "emotions" not in table
+    put(tmp_path, fake("hashes", "imdb", "k = 1", 0, 0.9))
+    assert "![" not in report.excerpt("hashes", ["emotions"], tmp_path)
+    for what in (*plans.ABLATIONS, "table1", "table3", "table4", "collisions", "best"):
+        assert report.sections(what, plans.PARTS) == [what]
+
+
 def test_the_report_replaces_what_is_between_its_marks(tmp_path):
     point = {"passes": 1, "train_accuracy": 0.9, "test_accuracy": 0.8}
     more = {"chosen": {"passes": 1}, "train_accuracy": 0.9, "curve": [point]}
@@ -489,11 +512,13 @@ def test_the_report_replaces_what_is_between_its_marks(tmp_path):
     readme.write_text(
         "before\n<!-- table2 -->\nold\n<!-- end -->\nafter\n<!-- hashes -->\n<!-- end -->\n"
     )
-    report.write(tmp_path / "runs", readme, tmp_path / "figures")
-    text = readme.read_text()
+    before = readme.read_text()
+    report.write(tmp_path / "runs", readme)
+    assert readme.read_text() == before  # other runs are reported beside them
+    text = (tmp_path / "runs" / "README.md").read_text()
     assert text.startswith("before\n<!-- table2 -->\n")
     assert "old" not in text
     assert "| k = 1 | 90.00 (1 seed) |" in text
     assert "after" in text
     if report.can_plot():
-        assert (tmp_path / "figures" / "buckets.png").exists()
+        assert (tmp_path / "runs" / "figures" / "buckets.png").exists()
