@@ -97,8 +97,6 @@ def search_best(data: datasets.Dataset, options: argparse.Namespace) -> None:
 def default_sets(what: str) -> list[str]:
     if what == "best":
         return list(best.SETS)
-    if what == "table4":
-        return list(plans.TABLE4_SETS)
     if what in plans.ABLATIONS:
         return list(plans.OTHER_SETS.get(what, plans.ABLATION_SETS))
     return list(datasets.SOURCES)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from experiments.runs import records
-from experiments.tables import drawing
+from experiments.tables import drawing, grid, markdown
 
 SHOWN = 12
 # Table 4 of the paper, with a deep model and case kept.
@@ -40,18 +40,17 @@ def table4(folder: Path) -> str:
 
 def kept(runs: list[dict]) -> str:
     """Accuracy when only a share of the n-grams is kept."""
-    shares = [row["share"] for row in runs[0]["metrics"]["kept"]]
-    out = (
-        "Accuracy with a part of the dictionary, by importance / by frequency:\n\n| n-grams kept | "
-    )
-    out += " | ".join(run["dataset"] for run in runs) + " |\n" + "| --- " * (len(runs) + 1) + "|\n"
-    whole = " | ".join(f"{100 * run['metrics']['test_accuracy']:.2f}" for run in runs)
-    out += f"| all | {whole} |\n"
-    for i, share in enumerate(shares):
-        cells = [run["metrics"]["kept"][i] for run in runs]
-        pairs = " | ".join(f"{100 * c['weight']:.2f} / {100 * c['count']:.2f}" for c in cells)
-        out += f"| {100 * share:g}% | {pairs} |\n"
-    return out
+    shares = [f"{100 * row['share']:g}%" for row in runs[0]["metrics"]["kept"]]
+    rows = [
+        [
+            run["dataset"],
+            f"{100 * run['metrics']['test_accuracy']:.2f}",
+            *(f"{100 * c['weight']:.2f} / {100 * c['count']:.2f}" for c in run["metrics"]["kept"]),
+        ]
+        for run in runs
+    ]
+    table = markdown(["set", "all", *shares], rows)
+    return f"Accuracy with a part of the dictionary, by importance / by frequency:\n\n{table}"
 
 
 def plot4(folder: Path, figures: Path) -> None:
@@ -59,17 +58,18 @@ def plot4(folder: Path, figures: Path) -> None:
     runs = list(records(folder, "table4"))
     if not runs:
         return
-    size = (1 + 2.6 * len(runs), 3)
-    with drawing(figures / "table4.png", (1, len(runs)), size) as (figure, panels):
-        for axes, run in zip(panels[0], runs, strict=True):
+    with drawing(figures / "table4.png", *grid(len(runs), 2.6, 2.4)) as (figure, panels):
+        for axes, run in zip(panels.flat, runs, strict=False):
             rows = run["metrics"]["kept"]
             shares = [100 * row["share"] for row in rows]
             for key, label in (("weight", "by importance"), ("count", "by frequency")):
-                axes.plot(shares, [100 * row[key] for row in rows], marker="o", label=label)
+                axes.plot(shares, [100 * row[key] for row in rows], marker=".", label=label)
             axes.axhline(100 * run["metrics"]["test_accuracy"], color="grey", lw=1, label="all")
             axes.set_xscale("log")
             axes.set_title(run["dataset"], fontsize="medium")
             axes.grid(alpha=0.3)
-        panels[0][0].legend()
-        panels[0][0].set_ylabel("test accuracy, %")
+        for axes in panels.flat[len(runs) :]:
+            axes.set_axis_off()
+        panels[0][0].legend(fontsize="small")
+        figure.supylabel("test accuracy, %")
         figure.supxlabel("n-grams kept, %")

@@ -206,7 +206,6 @@ OTHER_SETS = {
     "regularising": regularising.SETS,
     "sentence": sentence.SETS,
 }
-TABLE4_SETS = ("imdb", "ag_news_partial", "20newsgroups", "dbpedia_small")
 
 
 def table1(dataset: str) -> list[Run]:

@@ -19,7 +19,7 @@ from experiments import (
 )
 from experiments.phrases_table import plot4, table4
 from experiments.runs import RUNS, records
-from experiments.tables import accuracy, can_plot, drawing, gather, markdown, ordered
+from experiments.tables import accuracy, can_plot, drawing, gather, grid, markdown, ordered
 from experiments.zhang import SETS
 
 AT_HAND = (*datasets.SOURCES, *datasets.SENTENCES)
@@ -68,7 +68,7 @@ def table1(folder: Path) -> str:
         "classes",
         "rows of a class",
         "1- and 2-grams",
-        "distinct",
+        "distinct, about",
         "",
     ]
     zhang = []
@@ -164,15 +164,18 @@ def plot(folder: Path, name: str, figures: Path) -> None:
     if not cells:
         return
     labels = [x for x in plans.ABLATIONS[name] if any(methods[x] for _, methods in cells)]
-    size = (3 + 2.2 * len(cells), 1.2 + 0.28 * len(labels))
-    with drawing(figures / f"{name}.png", (1, len(cells)), size, sharey=True) as (figure, panels):
-        for axes, (dataset, methods) in zip(panels[0], cells, strict=True):
+    shape, (width, height) = grid(len(cells), 2.2, 0.6 + 0.28 * len(labels))
+    path = figures / f"{name}.png"
+    with drawing(path, shape, (width + 2, height), sharey=True) as (figure, panels):
+        for axes, (dataset, methods) in zip(panels.flat, cells, strict=False):
             runs = [[100 * r["metrics"]["test_accuracy"] for r in methods[x]] for x in labels]
             means = [statistics.mean(values) if values else float("nan") for values in runs]
             spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in runs]
             axes.errorbar(means, range(len(labels)), xerr=spread, fmt="o", capsize=3)
             axes.set_title(dataset, fontsize="medium")
             axes.grid(alpha=0.3)
+        for axes in panels.flat[len(cells) :]:
+            axes.set_axis_off()
         panels[0][0].set_yticks(range(len(labels)), labels)
         panels[0][0].invert_yaxis()
         figure.supxlabel("test accuracy, %")

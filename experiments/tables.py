@@ -68,6 +68,13 @@ def drawing(
     plt.close(figure)
 
 
+def grid(count: int, width: float, height: float) -> tuple[tuple[int, int], tuple[float, float]]:
+    """Rows and columns of so many panels, and the size of the figure."""
+    columns = min(count, 4)
+    rows = -(-count // columns)
+    return (rows, columns), (1 + width * columns, 0.6 + height * rows)
+
+
 def can_plot() -> bool:
     try:
         import matplotlib  # noqa: F401
