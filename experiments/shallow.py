@@ -33,8 +33,8 @@ class Shallow:
     """A shallow model and how it is trained; the defaults are table 2's hash embedding.
 
     protocol: "paper" is case kept, snippets of 4 to 100 n-grams, a constant rate, 5% of the
-    training rows to stop early by, patience 10; "default" is what the library once did by itself: case
-    folded, whole documents, two passes, a rate that falls to zero.
+    training rows to stop early by, patience 10; "default" is what the library did by itself when
+    the runs were made: case folded, whole documents, two passes, a rate that falls to zero.
     importance_start: all importance weights begin there, give or take the usual 0.0005.
     weight_scale: what the initial component vectors are multiplied with.
     rate_scale: what the rate of the protocol is multiplied with.
