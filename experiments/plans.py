@@ -67,6 +67,10 @@ LENGTHS = {
         (", mean of vectors, whole documents", {"mode": "mean", "snippets": None}),
     )
 }
+LENGTHS |= {
+    f"shallow {name}, whole documents": replace(method, snippets=None)
+    for name, method in ADAM.items()
+}
 PARTS = ("shallow", "adam", "dictionary", "small-start", "ensemble")  # of table 2
 FOLLOW_UPS = ("lengths",)  # run where they are asked for
 
