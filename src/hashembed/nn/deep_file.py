@@ -1,0 +1,65 @@
+"""A model of the torch engine and the dictionary that it reads by, in one safetensors file.
+
+A `TextClassifier` saves itself; this is for a `DeepModel` that you train yourself.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from hashembed.checkpoint import ModelFileError, PathLike, load_tensors, save_tensors
+from hashembed.dictionary import Dictionary
+from hashembed.hashing import HashSpec
+from hashembed.nn.deep import DeepModel
+from hashembed.text import TextConfig
+
+KIND = "deep model"
+
+
+def save_deep(path: PathLike, model: DeepModel, dictionary: Dictionary | None = None) -> None:
+    """Write a model, and the dictionary whose ranks are its ids.
+
+    The file appears whole, or not at all. What training alone needs is not in it.
+    """
+    spec, bag = model.spec, model.network.bag
+    if dictionary is not None:
+        sizes = len(dictionary), len(dictionary) + 1  # unknown n-grams dropped, or sharing an id
+        if spec.indexing != "identity" or spec.num_embeddings not in sizes:
+            raise ValueError(
+                f"a model that reads by a dictionary of {len(dictionary):,} n-grams must have "
+                f"indexing='identity' and {sizes[0]:,} or {sizes[1]:,} embeddings, found "
+                f"{spec.indexing!r} and {spec.num_embeddings:,}"
+            )
+    options = {
+        "mode": bag.mode,
+        "aggregation": bag.aggregation,
+        "append_importance": bag.append_importance,
+        "multilabel": model.multilabel,
+        "optimizer": model.optimizer,
+        "dropout": model.network.dropout,
+        "seed": model.seed,
+    }
+    tensors, text = model.tensors(), None
+    if dictionary is not None:
+        tensors |= dictionary.tensors()
+        text = dictionary.config.to_dict()
+    save_tensors(path, KIND, tensors, {"spec": asdict(spec), "options": options, "text": text})
+
+
+def load_deep(
+    path: PathLike, device: torch.device | str = "cpu"
+) -> tuple[DeepModel, Dictionary | None]:
+    """The model, and its dictionary if it has one."""
+    arrays, meta = load_tensors(path, KIND)
+    words = {name: arrays.pop(name) for name in list(arrays) if name.startswith("dictionary.")}
+    options: dict[str, Any] = meta["options"]
+    try:
+        spec = HashSpec(**meta["spec"])
+        model = DeepModel.from_tensors(spec, arrays, device=device, **options)
+        dictionary = None
+        if meta["text"] is not None:
+            dictionary = Dictionary.from_tensors(words, TextConfig.from_dict(meta["text"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{path} holds no model that can be read: {error}") from error
+    return model, dictionary
