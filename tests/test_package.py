@@ -54,6 +54,7 @@ ROOMS = [
     ["nn.replace", "nn.network", "nn.batches", "nn.steps"],
     ["nn.feeding"],
     ["nn.deep"],
+    ["nn.deep_file"],
     ["nn"],
     ["engines"],
     ["model_file"],
