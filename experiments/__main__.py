@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments import best, datasets, plans, zhang
+from experiments import best, datasets, plans, report, zhang
 from experiments.runs import RUNS, Run
 
 TABLES = ("table1", "table2", "table3", "table4")
@@ -43,16 +43,14 @@ def main() -> None:
     )
     options = parser.parse_args()
     try:
-        run(options)
+        carry_out(options)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise SystemExit('this needs PyTorch: pip install "hashembed[torch]"') from None
 
 
-def run(options: argparse.Namespace) -> None:
-    from experiments import report
-
+def carry_out(options: argparse.Namespace) -> None:
     if options.what == "report":
         report.write(options.runs)
         return

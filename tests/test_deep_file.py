@@ -66,3 +66,6 @@ def test_what_is_no_such_model_is_refused(tmp_path):
     save_tensors(path, KIND, tensors, meta)
     with pytest.raises(ModelFileError, match="missing or unknown: W"):
         load_deep(path)
+    save_tensors(path, KIND, tensors, {"spec": meta["spec"], "text": None})
+    with pytest.raises(ModelFileError, match="options"):
+        load_deep(path)

@@ -4,7 +4,6 @@ A `TextClassifier` saves itself; this is for a `DeepModel` that you train yourse
 """
 
 from dataclasses import asdict
-from typing import Any
 
 import torch
 
@@ -53,10 +52,9 @@ def load_deep(
     """The model, and its dictionary if it has one."""
     arrays, meta = load_tensors(path, KIND)
     words = {name: arrays.pop(name) for name in list(arrays) if name.startswith("dictionary.")}
-    options: dict[str, Any] = meta["options"]
     try:
         spec = HashSpec(**meta["spec"])
-        model = DeepModel.from_tensors(spec, arrays, device=device, **options)
+        model = DeepModel.from_tensors(spec, arrays, device=device, **meta["options"])
         dictionary = None
         if meta["text"] is not None:
             dictionary = Dictionary.from_tensors(words, TextConfig.from_dict(meta["text"]))
