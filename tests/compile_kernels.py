@@ -14,7 +14,19 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from hashembed.hashing import HashSpec
-from hashembed.nn import cuda, cuda_rows, steps, triton_batches
+from hashembed.nn import (
+    ahead,
+    cuda,
+    cuda_places,
+    cuda_rows,
+    cuda_shallow,
+    learning,
+    optim,
+    row_optimizer,
+    triton_batches,
+)
+from hashembed.nn.cuda_call import Call
+from hashembed.nn.deep import DeepModel
 from hashembed.row_kernels import record_width
 from test_cpu_op import Case
 from triton_cases import call_of
@@ -28,6 +40,7 @@ TYPES = {
     torch.int64: "i64",
     torch.int32: "i32",
     torch.bool: "i1",
+    torch.uint8: "u8",
 }
 compiled: set[str] = set()
 
@@ -69,7 +82,7 @@ def layers():
             cuda.backward(call, grad, tuple(dense), call.weights is not None)
         call = call_of(case)
         owners = torch.zeros(len(call.keys), dtype=torch.int32)
-        cuda.prepare(call, cuda.make_room(call), owners)
+        cuda_places.prepare(call, cuda_places.make_room(call), owners)
     cuda.id_keys(torch.zeros(5, dtype=torch.int64))
 
 
@@ -100,11 +113,14 @@ def rules():
             if adam:
                 cuda_rows.catch_up(rule, rows)
                 cuda_rows.end_step(rule)
-    long_rows = torch.zeros(5000, dtype=torch.int64)
-    found = cuda_rows.Distinct(long_rows.int(), long_rows, torch.zeros((), dtype=torch.int32))
-    rest = (0, 0, 5000, 1, 30, torch.zeros(5000, 20), 0, None, None)
-    terms = cuda_rows.Terms(long_rows, long_rows, *rest)
-    cuda_rows.sums_of(terms, found, torch.zeros(30, 20))
+            long_rows = torch.zeros(5000, dtype=torch.int64)
+            ints = long_rows.int()
+            lists = (long_rows, ints, long_rows, long_rows, ints)
+            found = cuda_rows.Distinct(ints, ints, ints, *lists)
+            rest = (0, 0, 5000, 1, 30, torch.zeros(5000, d), 0, None, None, found)
+            for turn in (None, torch.zeros(4, dtype=torch.int64)):
+                terms = cuda_rows.Terms(None, None, *rest, turn)
+                cuda_rows.update_terms(terms, rule, behind=adam)
 
 
 def training():
@@ -113,24 +129,47 @@ def training():
     step, fine = torch.zeros((), dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
     triton_batches.begin[(1,)](floats, step, fine, floats, MEMBERS=3, num_warps=1)
     for labels in (longs, None):
-        triton_batches.assemble[(1,)](
-            *(longs, longs, labels, floats, step, longs, longs, longs, floats, 8),
-            AHEAD=1,
+        triton_batches.assemble[(2,)](
+            *(longs, longs, labels, floats, longs, longs, longs, floats, 3, 8),
             T=4096,
             num_warps=16,
         )
     owners = torch.zeros(64, dtype=torch.int32)
-    triton_batches.gather_keys[(8, 2)](longs, longs, longs, longs, owners, 64, 2, T=steps.KEYS)
+    arrays = (longs, longs, longs, longs, owners)
+    triton_batches.gather_keys[(8, 2, 2)](*arrays, 64, 8, 2, T=ahead.KEYS)
     triton_batches.note[(1,)](floats, step, fine, floats, floats, 8, 8, T=1024)
-    triton_batches.advance[(1,)](step, num_warps=1)
+    counters = (floats, step, fine, floats)
+    triton_batches.advance[(1,)](*counters, longs, 7, MEMBERS=3, num_warps=1)
+    for tensor in (longs, floats, owners, owners.to(torch.uint8)):
+        triton_batches.take[(1,)](longs, tensor, tensor, 4, 2**40, 32, 32, T=ahead.TAKEN)
+    triton_batches.take_turns[(1,)](longs, 4, 2**40, num_warps=1)
     for width, classes in ((20, 4), (100, 300)):
         x, W = torch.zeros(64, width), torch.zeros(classes, width)
-        steps.softmax_head(x, W, torch.zeros(classes), longs, floats, 0.5)
+        learning.softmax_head(x, W, torch.zeros(classes), longs, floats, 0.5)
+
+
+def shallow():
+    """The kernel of shallow models: documents that fit into a tile, and longer ones."""
+    for optimizer, options in (("adam", {}), ("adagrad", {"mode": "mean", "importance": False})):
+        model = DeepModel(HashSpec(50, 9, 2), 20, 3, optimizer=optimizer, **options)
+        bag, n = model.network.bag, 8
+        longs = torch.zeros(64, dtype=torch.int64)
+        tensors = (bag.weight, bag.importance, longs, bag.hash_seeds, longs[: n + 1], None, None)
+        call = Call(*tensors, 50, 0, False, False, False, False)
+        places = cuda_places.prepared(call, cuda_places.make_room(call))
+        for longest, turn in ((100, longs[:4]), (1000, None)):
+            documents = cuda_shallow.Documents(longs, longs, torch.zeros(n), n, longest)
+            record = cuda_shallow.Record(longs, torch.zeros(n), longs[0].int())
+            here = places._replace(turn=turn)
+            rule_of = model.optimizers[0].rule_of
+            cuda_shallow.learn(model, documents, record, call, here, rule_of, 0.5)
 
 
 def main():
+    for module in (row_optimizer, optim):  # without a GPU they have no need of it
+        module.cuda_rows = cuda_rows
     JITFunction.run = compile_kernel
-    for part in (layers, rules, training):
+    for part in (layers, rules, training, shallow):
         part()
     print(*sorted(compiled))
 

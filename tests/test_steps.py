@@ -13,10 +13,12 @@ from hashembed.engine import LossNotFiniteError
 from hashembed.ensemble import Ensemble
 from hashembed.hashing import HashSpec, id_keys
 from hashembed.labels import Labels
-from hashembed.nn import feeding, steps
+from hashembed.nn import cuda_rows, cuda_shallow, feeding, learning, ops, optim, row_optimizer
 from hashembed.nn.batches import placed
+from hashembed.nn.cuda_call import Call
 from hashembed.nn.deep import DeepModel
-from hashembed.nn.steps import rounded, softmax_head
+from hashembed.nn.learning import softmax_head
+from hashembed.nn.steps import rounded
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if CUDA else "cpu")
@@ -30,6 +32,15 @@ SEVERAL = Labels(np.concatenate(SETS).astype(np.int64), np.cumsum([0, *map(len, 
 ORDER = np.random.default_rng(1).permutation(DOCUMENTS)
 BATCH = 8  # the last one is short
 RATES = np.linspace(0.02, 0.01, -(-DOCUMENTS // BATCH)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    """Without a GPU rows are updated by the same kernels, interpreted."""
+    if not CUDA:
+        for module in (row_optimizer, optim):
+            monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
+        monkeypatch.setattr(ops, "Call", Call, raising=False)
 
 
 @pytest.fixture
@@ -98,9 +109,70 @@ def test_as_the_plain_loop(hidden, options, weighted):
         np.testing.assert_allclose(array, theirs[name], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    "options", [{"optimizer": "adagrad", "mode": "mean"}, {"optimizer": "adam"}]
+)
+@pytest.mark.usefixtures("resident")
+def test_documents_longer_than_a_tile(options, monkeypatch):
+    monkeypatch.setattr(cuda_shallow, "WHOLE", 1)
+    monkeypatch.setattr(cuda_shallow, "PART", 64)  # four tokens
+    mine, plain = model(**options), model(device="cpu", **options)
+    got, want = steps_of([mine]), plain_steps_of(plain)
+    np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
+    theirs = plain.tensors()
+    for name, array in mine.tensors().items():
+        np.testing.assert_allclose(array, theirs[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.usefixtures("resident")
+def test_groups_of_batches_that_need_more_room(monkeypatch):
+    """Steps 0, 1-2, 3-4 and 5 are made at a time; one of them is much larger than the others."""
+    lengths = np.where(np.arange(DOCUMENTS) == ORDER[3 * BATCH + 1], 60, 3)
+    keys = id_keys(np.random.default_rng(2).integers(0, 30, lengths.sum()))
+    bags = Bags(keys, np.concatenate([[0], np.cumsum(lengths)]))
+    one, other = model(optimizer="adam"), model(device="cpu", optimizer="adam")
+    options = {"batch_size": BATCH, "weights": None, "snippets": None}
+    for _ in range(2):
+        got = feeding.train_members([one], bags, SINGLE, ORDER, RATES, **options)
+        want = other.train(bags, SINGLE, ORDER, RATES, **options)
+        np.testing.assert_allclose(got[0], want, rtol=2e-4, atol=2e-5)
+    small, large = one.prepared.rooms
+    assert small < large
+    assert one.prepared.shallow
+
+
+@pytest.mark.usefixtures("resident")
+def test_steps_that_do_not_fit_are_made_anew():
+    one = model()
+    steps_of([one], snippets=feeding.draw_snippets(BAGS, DEVICE, 3, 0, 2, 4), passes=1)
+    first = one.prepared
+    steps_of([one], snippets=feeding.draw_snippets(BAGS, DEVICE, 3, 1, 2, 4), passes=1)
+    assert one.prepared is first
+    steps_of([one], passes=1)  # longer documents
+    assert one.prepared is not first
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not CUDA, reason="needs a CUDA GPU")
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_large_steps_give_the_same_bits_in_every_run(optimizer):
+    """Several streams work on rows that few, many and very many tokens read."""
+    rng, (n, length), spec = np.random.default_rng(3), (4096 * 6, 100), HashSpec(10**6, 10**5, 2)
+    keys = id_keys((10 ** rng.uniform(0, 6, n * length)).astype(np.int64))
+    bags, labels = Bags(keys, np.arange(n + 1) * length), Labels.single(np.arange(n) % CLASSES)
+    found, rates = [], np.full(6, 0.01, np.float32)
+    for _ in range(2):
+        one = DeepModel(spec, 20, CLASSES, optimizer=optimizer, device=DEVICE)
+        losses = one.train(bags, labels, np.arange(n), rates, batch_size=4096)
+        found.append({"losses": losses, **one.tensors()})
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(array, found[1][name], err_msg=name)
+
+
 @pytest.mark.usefixtures("resident")
 def test_an_output_layer_of_many_classes(monkeypatch):
-    monkeypatch.setattr(steps, "MOST_SLOPES", 1)
+    monkeypatch.setattr(cuda_shallow, "MOST_SLOPES", 1)
+    monkeypatch.setattr(learning, "MOST_SLOPES", 1)
     got, want = steps_of([model()]), plain_steps_of(model(device="cpu"))
     np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
 
@@ -109,17 +181,19 @@ def test_an_output_layer_of_many_classes(monkeypatch):
 def test_whose_the_keys_of_a_batch_are():
     one = model()
     steps_of([one], passes=1)
-    made = one.prepared._batches[0]
+    made, room = one.prepared._batches, one.prepared.rooms[1]
     one.prepared.begin(DOCUMENTS, 0)
-    made.owners.fill_(-1)
-    made.make(1, one.prepared.rooms[1])
-    lengths = torch.from_numpy(LENGTHS[ORDER][BATCH : 2 * BATCH])
-    owners = torch.repeat_interleave(torch.arange(BATCH), lengths)
-    n = len(owners)
-    assert made.owners.tolist() == owners.tolist() + [-1] * (len(made.owners) - n)
-    starts = BAGS.offsets[:-1][ORDER][BATCH : 2 * BATCH]
-    keys = [BAGS.keys[a : a + b] for a, b in zip(starts, lengths.tolist(), strict=True)]
-    assert made.keys[:n].tolist() == np.concatenate(keys).tolist()
+    made._owners.fill_(-1)
+    made.fill(1, 1, 2, room)  # steps 1 and 2 into the second half
+    for number, step in enumerate((1, 2)):
+        documents = ORDER[step * BATCH : (step + 1) * BATCH]
+        owners = np.repeat(np.arange(BATCH), LENGTHS[documents])
+        n, at = len(owners), slice(number * room, (number + 1) * room)
+        assert made._owners[1, at].tolist() == owners.tolist() + [-1] * (room - n)
+        keys = [BAGS.keys[BAGS.offsets[i] : BAGS.offsets[i + 1]] for i in documents]
+        assert made._keys[1, at][:n].tolist() == np.concatenate(keys).tolist()
+        assert made.offsets[1, number].tolist() == [0, *np.cumsum(LENGTHS[documents])]
+        assert made.labels[1, number].tolist() == SINGLE.labels[documents].tolist()
 
 
 @pytest.mark.usefixtures("resident")

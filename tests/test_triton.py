@@ -8,7 +8,7 @@ import torch
 
 from hashembed.hashing import HashSpec
 from hashembed.hashing import id_keys as numpy_id_keys
-from hashembed.nn import cuda, cuda_rows, optim, reference
+from hashembed.nn import cuda, cuda_places, cuda_rows, optim, reference
 from triton_cases import DEVICE, Case, assert_same, call_of, kernels_on, upstream
 
 SHORT = [0, 2, 0, 1, 5, 0]
@@ -41,7 +41,7 @@ def test_rows_and_buckets_are_those_of_the_specification(indexing, K, B):
         case.keys = case.keys.abs() * 7919 % K
     rows, buckets = spec(case.keys.numpy())
     call = call_of(case, bag=False)._replace(weight=torch.empty(B, 1, device="meta"))
-    found = cuda.locate(call, E=True, P=True)
+    found = cuda_places.locate(call, E=True, P=True)
     assert (found.keys.dtype == torch.int64) == (K + B + 1 >= 2**31)
     assert np.array_equal((found.of_P.long() - found.base).cpu().numpy(), rows)
     assert np.array_equal(found.of_E.view(spec.num_hashes, -1).cpu().numpy(), buckets.T)
@@ -55,7 +55,9 @@ def test_integer_ids_are_mixed_inside_of_the_kernels():
     call = call_of(case)
     mixed = call._replace(keys=ids.to(DEVICE), mix=True)
     assert torch.equal(cuda.forward(mixed), cuda.forward(call))
-    assert torch.equal(cuda.locate(mixed, True, True).keys, cuda.locate(call, True, True).keys)
+    assert torch.equal(
+        cuda_places.locate(mixed, True, True).keys, cuda_places.locate(call, True, True).keys
+    )
     grad = torch.ones(call.num_bags, 3, dtype=torch.float64, device=DEVICE)
     sinks = cuda.dense(call.weight), cuda.dense(call.importance)
     for a, b in zip(
@@ -130,14 +132,36 @@ def test_compact_gradients_hold_touched_rows_once_and_in_order(keep):
         assert torch.equal(values, want[found])
 
 
+def distinct(rows, order, size, more=()):
+    """What is known of sorted rows of a table; and rows more, of which the first counts as found.
+
+    Those from `size` on do not count.
+    """
+    found, slots, counts = torch.unique(rows, return_inverse=True, return_counts=True)
+    starts = torch.searchsorted(slots, torch.arange(len(found) + len(more))).int()
+    longest = cuda_rows.long_from(3)
+    few, several = [], []
+    for row, start, count in zip(found.tolist(), starts.tolist(), counts.tolist(), strict=False):
+        if row < size and count <= longest:
+            (few if count <= cuda_rows.FEW else several).append((row, 256 * start + count))
+    between = [(0, 0)] * (len(rows) - len(few) - len(several))
+    listed, extents = torch.tensor(few + between + several[::-1]).T.contiguous()
+    numbers = torch.tensor([len(found) + min(len(more), 1), len(few), len(several)]).int()
+    found = torch.cat([found, torch.tensor(more, dtype=torch.int64)])
+    tensors = (order.int(), order.int(), slots.int(), found, starts, listed, extents, numbers)
+    return cuda_rows.Distinct(*(t.to(DEVICE) for t in tensors))
+
+
 # Numbers of equal keys: rows that end at the edge of a tile, cross it, or fill many tiles.
 RUNS = [[64], [1] * 20, [3, 4, 1, 8, 16, 5], [7, 2, 50, 1, 1, 9], [8, 8, 8], [33], [5, 99, 31, 1]]
 
 
+@pytest.mark.parametrize("known", [False, True])  # which rows they are
 @pytest.mark.parametrize("behind", [0, 3])  # rows at the end that do not count
 @pytest.mark.parametrize("runs", RUNS)
-def test_rows_of_any_length_are_added_up(runs, behind, monkeypatch):
+def test_rows_of_any_length_are_added_up(runs, behind, known, monkeypatch):
     monkeypatch.setattr(cuda_rows, "SUM", (32, 1))  # 8 terms of up to 4 numbers
+    monkeypatch.setattr(cuda_rows, "LONG_NARROW", 4)
     monkeypatch.setattr(cuda_rows, "EDGE_TILES", 2)
     monkeypatch.setattr(cuda_rows, "GROUP", 2)
     rows = torch.repeat_interleave(torch.arange(len(runs)) * 3, torch.tensor(runs))
@@ -146,11 +170,14 @@ def test_rows_of_any_length_are_added_up(runs, behind, monkeypatch):
     source = torch.empty_like(values)
     source[order] = values  # term x of the sorted ones is source[order[x]]
     table = torch.zeros(3 * len(runs), 3, dtype=torch.float64, device=DEVICE)
-    here = (rows + 5).to(DEVICE), order.to(DEVICE)
-    terms = cuda_rows.Terms(
-        *here, 5, 0, len(rows), 1, len(table) - behind, source.to(DEVICE), 0, None, None
-    )
-    cuda_rows.sum_rows(terms, cuda_rows.Rule(cuda_rows.STORE, table))
+    size = len(table) - behind
+    here = (5, 0, len(rows), 1, size, source.to(DEVICE), 0, None, None)
+    rule = cuda_rows.Rule(cuda_rows.STORE, table)
+    if known:
+        terms = cuda_rows.Terms(None, None, *here, distinct(rows, order, size))
+        cuda_rows.update_terms(terms, rule)
+    else:
+        cuda_rows.sum_rows(cuda_rows.Terms((rows + 5).to(DEVICE), order.to(DEVICE), *here), rule)
     want = torch.zeros(3 * len(runs), 3, dtype=torch.float64).index_add(0, rows, values)
     want[len(table) - behind :] = 0
     torch.testing.assert_close(table.cpu(), want, rtol=1e-13, atol=1e-13)
@@ -163,25 +190,25 @@ def test_what_is_prepared_ahead_gives_the_same_sums(importance, known, mode):
     case = Case(HashSpec(50, 9, 2), 3, dtype=torch.float64, lengths=SHORT, **form)
     call = call_of(case, keep=True)
     wider = call._replace(keys=torch.cat([call.keys] * 2), keep=torch.cat([call.keep] * 2))
-    room = cuda.make_room(wider)
-    bags = cuda.locate(call._replace(keep=None), True, True).bag if known else None
+    room = cuda_places.make_room(wider)
+    bags = cuda_places.locate(call._replace(keep=None), True, True).bag if known else None
     if bags is not None:
         bags[int(case.offsets[-1]) :] = -7  # of keys in no bag anything may be said
-    places = cuda.prepare(call, room, bags)
+    cuda_places.prepare(call, room, bags)
+    places = cuda_places.prepared(call, room)
     factors = cuda.make_factors(call) if known else None
     grad = upstream(cuda.forward(call, factors), torch.float64).to(DEVICE)
 
     def summed(table):
         def sink(terms):
-            rows = terms.distinct.rows[: int(terms.distinct.number)]
-            sums = torch.full((len(rows), table.shape[1]), torch.nan, dtype=torch.float64)
-            sums = sums.to(DEVICE)
-            rule = cuda_rows.Rule(cuda_rows.STORE, sums)
-            cuda_rows.sum_rows(terms, rule, terms.distinct.slots)
-            live = rows < len(table)
-            assert rows.tolist() == sorted(set((terms.keys - terms.base).tolist()))
-            out = torch.zeros_like(table)
-            out[rows[live]] = sums[live]
+            rows = terms.distinct.rows[: int(terms.distinct.found[0])]
+            keys = places.of_E if table is call.weight else places.of_P
+            assert rows.tolist() == sorted(set((keys - terms.base).tolist()))
+            out = torch.full_like(table, torch.nan)
+            cuda_rows.update_terms(terms, cuda_rows.Rule(cuda_rows.STORE, out))
+            live = rows[rows < len(table)]
+            assert out.isnan().any(1).sum() == len(table) - len(live)
+            out = out.nan_to_num()
             return cuda.Gradient(None, out)
 
         return sink
@@ -193,6 +220,70 @@ def test_what_is_prepared_ahead_gives_the_same_sums(importance, known, mode):
     want = cuda.backward(call, grad, tuple(dense))
     for mine, theirs in zip(got[: len(tables)], want[: len(tables)], strict=True):
         torch.testing.assert_close(mine.values, theirs.values, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("importance", ["on", "off"])
+def test_several_calls_are_prepared_at_once(importance):
+    cases = [Case(HashSpec(50, 9, 2), 3, lengths=SHORT, importance=importance) for _ in range(3)]
+    calls = [call_of(case) for case in cases]
+    for i, call in enumerate(calls):
+        call.keys.copy_(call.keys.roll(7 * i))
+    keys = torch.cat([call.keys for call in calls])
+    offsets = torch.cat([call.offsets for call in calls])
+    together = cuda_places.make_room(calls[0], 3, 2)
+    half = cuda_places.Room(*(tensor.view(2, -1)[1] for tensor in together))
+    cuda_places.prepare(calls[0]._replace(keys=keys, offsets=offsets), half, calls=3)
+    span = cuda_places.span(calls[0])
+    for i, call in enumerate(calls):
+        room = cuda_places.make_room(call)
+        cuda_places.prepare(call, room)
+        want, got = cuda_places.prepared(call, room), cuda_places.prepared(call, half, i)
+        assert torch.equal(got.bag, want.bag)
+        assert torch.equal(got.keys - i * span, want.keys)
+        for mine, theirs in zip(got.distinct, want.distinct, strict=True):
+            if len(theirs.slots):
+                n, few, several = theirs.found.tolist()
+                assert mine.found.tolist() == [n, few, several]
+                for name in ("items", "owners", "slots"):
+                    assert torch.equal(getattr(mine, name), getattr(theirs, name))
+                assert torch.equal(mine.rows[:n], theirs.rows[:n])
+                assert torch.equal(mine.starts[:n], theirs.starts[:n])
+
+
+@pytest.mark.parametrize("importance", ["on", "off"])
+def test_what_is_known_of_rows(importance, monkeypatch):
+    """Which terms they have, and which have few, several or many; of more blocks than one."""
+    monkeypatch.setattr(cuda_rows, "LONG_NARROW", 6)
+    g = torch.Generator().manual_seed(0)
+    case = Case(HashSpec(60, 29, 2), 3, lengths=[5, 0, 40, 11, 0, 30], importance=importance)
+    call = call_of(case)
+    call.keys.copy_(call.keys[torch.randint(0, 80, call.keys.shape, generator=g) ** 2 // 100])
+    room = cuda_places.make_room(call)
+    cuda_places.prepare(call, room)
+    places = cuda_places.prepared(call, room)
+    tables = (call.weight, places.of_E.cpu(), 0), (call.importance, places.of_P.cpu(), places.base)
+    lengths = set()
+    for (table, keys, base), known in zip(tables, places.distinct, strict=True):
+        if table is None:
+            continue
+        known = cuda_rows.Distinct(*(tensor.cpu() for tensor in known))
+        rows, order = torch.sort(keys - base, stable=True)
+        assert torch.equal(known.items.long(), order)
+        assert torch.equal(known.owners, places.bag.cpu()[order % len(call.keys)])
+        total, few, several = known.found.tolist()
+        assert known.rows[:total].tolist() == rows.unique().tolist()
+        M, found = len(rows), {}
+        for at in [*range(few), *range(M - several, M)]:
+            start, length = divmod(int(known.extents[at]), 256)
+            assert (length <= cuda_rows.FEW) == (at < few)
+            assert set(rows[start : start + length].tolist()) == {int(known.listed[at])}
+            found[int(known.listed[at])] = length
+        counted = dict(zip(*(t.tolist() for t in rows.unique(return_counts=True)), strict=True))
+        short = {r: n for r, n in counted.items() if r < len(table) and n <= 6}
+        assert found == short
+        lengths |= set(counted.values())
+    assert {1, 2, 3} <= lengths
+    assert max(lengths) > 6
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -209,35 +300,27 @@ def test_updates_smaller_than_the_precision_are_not_lost(dtype):
     assert abs(moved.mean().item() - 40) < 5  # eleven times its standard error is 12
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam", "rowwise"])
-def test_steps_whose_rows_are_known_ahead(name):
+@pytest.mark.parametrize(
+    ("name", "behind"), [("sgd", False), ("rowwise", False), ("adam", False), ("adam", True)]
+)
+def test_steps_whose_rows_are_known_ahead(name, behind):
     number, make = RULES[name]
     tables = Tables(number, torch.float64, make)
     g = torch.Generator().manual_seed(1)
     batches = [torch.randint(0, 12, (7,), generator=g) for _ in range(8)]
     batches[3] = batches[2]  # all rows of one step are those of the next
 
-    def found(rows):
-        distinct, slots = torch.unique(rows, return_inverse=True)
-        other = next(row for row in range(12) if row not in distinct)
-        beyond = torch.cat([distinct, torch.tensor([12, other])])  # neither counts
-        return cuda_rows.Distinct(
-            torch.sort(slots).values.to(DEVICE),
-            beyond.to(DEVICE),
-            torch.tensor(len(distinct) + 1, dtype=torch.int32, device=DEVICE),
-        )
-
     for t, rows in enumerate(batches):
         values = torch.randn(7, 3, generator=g, dtype=torch.float64)
         tables.on_cpu(0.1 / (t + 1), rows, values)
-        known = found(rows)
-        if name == "adam":
-            cuda_rows.catch_up(tables.rule, known.rows, count=known.number)
+        in_order, order = torch.sort(rows, stable=True)
+        other = next(row for row in range(12) if row not in in_order)
+        known = distinct(in_order, order, 12, [12, other])  # neither counts
+        if name == "adam" and not behind:
+            cuda_rows.catch_up(tables.rule, known.rows, count=known.found)
         cuda_rows.begin_step(tables.rule, 0.1 / (t + 1), 1e-8, (0.9, 0.999))
-        keys, order = torch.sort(rows.to(DEVICE), stable=True)
         rest = (0, 0, 7, 1, 12, values.to(DEVICE), 0, None, None, known)
-        sums = cuda_rows.sums_of(cuda_rows.Terms(keys, order, *rest), known, tables.rule.table)
-        cuda_rows.update_rows(tables.rule, known.rows, sums, known.number, behind=False)
+        cuda_rows.update_terms(cuda_rows.Terms(None, None, *rest), tables.rule, behind=behind)
         cuda_rows.end_step(tables.rule)
         touched = tables.rule.table.cpu()[rows]
         torch.testing.assert_close(touched, tables.p.detach()[rows], rtol=1e-10, atol=1e-10)

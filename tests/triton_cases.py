@@ -9,6 +9,7 @@ if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 from hashembed.nn import cpu, cuda, reference
+from hashembed.nn.cuda_call import Call
 from test_cpu_op import Case
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -21,7 +22,7 @@ def call_of(case, *, bag=True, keep=False, weights=False):
         return None if tensor is None else tensor.to(DEVICE)
 
     form = case.form
-    return cuda.Call(
+    return Call(
         here(case.E),
         here(case.P),
         here(case.keys),

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hashembed.nn import cuda
 from hashembed.nn.cpu import Gradient
-from hashembed.nn.cuda import Call
+from hashembed.nn.cuda_call import Call
+from hashembed.nn.cuda_places import Places
 
 
 @torch.library.custom_op("hashembed::key_bag", mutates_args=())
@@ -129,7 +130,7 @@ class KeyBag(torch.autograd.Function):
     """`key_bag` with gradients of any kind."""
 
     @staticmethod
-    def forward(ctx: Any, sinks: Sinks, places: cuda.Places | None, *fields: Any) -> Tensor:
+    def forward(ctx: Any, sinks: Sinks, places: Places | None, *fields: Any) -> Tensor:
         """Where E's and P's gradients go, where tokens point if known, the fields of `Call`."""
         ctx.sinks, ctx.places, ctx.factors = sinks, places, None
         _save(ctx, fields)

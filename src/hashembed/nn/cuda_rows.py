@@ -1,8 +1,9 @@
-"""The Triton kernels of `triton_sums.py` and `triton_rules.py`, called on tensors."""
+"""The Triton kernels that add up gradients and update rows, called on tensors."""
 
 import contextlib
 import math
 import struct
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from hashembed.nn import triton_rules, triton_sums
+from hashembed.nn import triton_rules, triton_sums, triton_terms
 from hashembed.nn.cpu import ACCUMULATION
 
 STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM = range(5)
@@ -19,9 +20,17 @@ RING: int = triton_rules.RING.value
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 # Numbers in a tile, and its warps: the fastest of those tried on an H200 with d = 20 and d = 2.
-SUM, UPDATE = (1024, 1), (1024, 2)
+SUM, UPDATE, SHORT = (1024, 1), (1024, 2), (1024, 4)
+# Programs of `update_short` for each multiprocessor, of wide rows and of narrow ones, and those of
+# `sum_long`: few, where they run beside the update of wide rows, which takes longest.
+PROGRAMS, NARROW_PROGRAMS, LONG_PROGRAMS = (2, 2, 3) if INTERPRETED else (6, 4, 16)
+AT_A_TIME, NARROW_AT_A_TIME = 2, 8  # terms of such rows
+# Beyond so many terms a row is not updated by one program alone: wide rows, narrow ones.
+LONG, LONG_NARROW = (2, 4) if INTERPRETED else (32, 64)
 CATCH_UP = 128  # rows; 32 for each warp
+FEW = 1 if INTERPRETED else 2  # terms that most rows have, at most
 TILE = 32  # in the interpreter, which scans numbers one by one, in Python
+FEW_TILES = 2 if INTERPRETED else 8  # of a long row that need no groups of them
 # Tiles whose edges `sum_edges` takes at a time (more are slower: few programs have anything to do),
 # and tiles in a group.
 EDGE_TILES, GROUP = (2, 4) if INTERPRETED else (8, 32)
@@ -38,6 +47,14 @@ def acc(table: Tensor) -> Any:
 def device_of(tensor: Tensor) -> Any:
     """Triton launches on the current device; make it the tensor's."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
+
+
+@cache
+def processors(device: torch.device) -> int:
+    """Multiprocessors of a GPU."""
+    if device.type != "cuda":
+        return 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _tile(d: int, numbers: int, warps: int) -> tuple[int, int, int]:
@@ -76,18 +93,23 @@ class Rule(NamedTuple):
 
 
 class Distinct(NamedTuple):
-    """The distinct rows among sorted keys (M,)."""
+    """The distinct rows among sorted keys (M,); see `distinct_rows` and `by_length`."""
 
-    slots: Tensor  # which of them a key is (M,)
+    items: Tensor  # which keys they were (M,)
+    owners: Tensor  # the bags of their tokens (M,)
+    slots: Tensor  # which of the rows they are (M,)
     rows: Tensor  # (M,), of which so many are filled
-    number: Tensor  # how many there are: (), int32
+    starts: Tensor  # where their keys start (M,), so many
+    listed: Tensor  # rows that are not long (M,), those with few keys from the beginning on
+    extents: Tensor  # where their keys start, and how many there are (M,)
+    found: Tensor  # how many rows there are, and of those listed from either end: (3,), int32
 
 
 class Terms(NamedTuple):
     """Terms of the gradients of a table's rows, sorted by row; see `sum_tiles`."""
 
-    keys: Tensor  # (M,)
-    order: Tensor  # (M,)
+    keys: Tensor | None  # (M,); or `distinct` is known
+    order: Tensor | None  # (M,)
     base: int
     first: int
     tokens: int
@@ -98,6 +120,7 @@ class Terms(NamedTuple):
     owner: Tensor | None
     factors: Tensor | None
     distinct: Distinct | None = None
+    turn: Tensor | None = None  # of several whose distinct rows are known; see `triton_terms.py`
     free: tuple[torch.cuda.Event, ...] = ()  # from then on the table may be changed
 
 
@@ -106,6 +129,7 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
 
     With `slots` (M,) they are rows of a table of their own; `behind`: see `finish`.
     """
+    assert terms.keys is not None
     M, d = len(terms.keys), rule.table.shape[1]
     if M == 0:
         return
@@ -168,21 +192,110 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
         )
 
 
-def sums_of(terms: Terms, found: Distinct, table: Tensor) -> Tensor:
-    """The sums of the distinct rows' terms (M, d), of which the first rows are filled."""
-    shape = len(found.rows), table.shape[1]
-    sums = torch.empty(shape, dtype=ACCUMULATION[table.dtype], device=table.device)
-    sum_rows(terms, Rule(STORE, sums), found.slots)
-    return sums
+def long_from(d: int) -> int:
+    """More terms than this make a row of d numbers a long one."""
+    return LONG if triton.next_power_of_2(d) > 8 else LONG_NARROW
 
 
-def update_rows(
-    rule: Rule, rows: Tensor, values: Tensor, count: Tensor | None = None, *, behind: bool = True
+def update_terms(
+    terms: Terms, rule: Rule, *, behind: bool = True, beside: torch.cuda.Stream | None = None
 ) -> None:
-    """Update distinct rows (m,) by their gradients (m, d); rows behind the table do not count.
+    """The same for terms whose distinct rows are known; long rows on a stream beside this one."""
+    known = terms.distinct
+    assert known is not None
+    M, d = len(known.items), rule.table.shape[1]
+    if M == 0:
+        return
+    T, D, warps = _tile(d, *SHORT)
+    L = long_from(d)
+    kind, device = ACCUMULATION[rule.table.dtype], rule.table.device
+    of_rule = {"d": d, "record": rule.record, "RULE": rule.number, "BEHIND": behind, "D": D}
+    of_rule["ACC"] = acc(rule.table)
+    source = {"source_width": terms.source.shape[1], "component": terms.component}
+    owners = None if terms.owner is None else known.owners
+    given = (known.items, owners, terms.factors, terms.source)
 
-    With `count`, (), the first so many.
-    """
+    def update_long() -> None:
+        tiles, G = triton.cdiv(M, L), max(1, min(GROUP, 4096 // D))
+        partial = torch.empty(tiles, 2, D, dtype=kind, device=device)
+        groups = torch.empty(tiles // G, D, dtype=kind, device=device)
+        where = (known.rows, known.slots, known.starts, known.found)
+        of_sums = {"d": d, "L": L, "D": D, "ACC": acc(rule.table)}
+        triton_terms.sum_long[(min(tiles, LONG_PROGRAMS * processors(device)),)](
+            terms.turn,
+            *where,
+            *given,
+            partial,
+            terms.tokens,
+            M,
+            tiles,
+            terms.rows,
+            **source,
+            **of_sums,
+            num_warps=1,
+        )
+        if tiles > G:
+            triton_terms.sum_long_groups[(tiles // G,)](
+                terms.turn,
+                *where[:2],
+                partial,
+                groups,
+                M,
+                tiles,
+                terms.rows,
+                L=L,
+                D=D,
+                G=G,
+                num_warps=1,
+            )
+        A = max(1, min(EDGE_TILES, 2048 // D))
+        triton_terms.finish_long[(triton.cdiv(tiles, A),)](
+            terms.turn,
+            *where,
+            partial,
+            groups,
+            *rule.tensors,
+            M,
+            tiles,
+            terms.rows,
+            **of_rule,
+            L=L,
+            A=A,
+            G=G,
+            FEW=FEW_TILES,
+            num_warps=1,
+        )
+
+    with device_of(rule.table):
+        if beside is not None:
+            beside.wait_stream(torch.cuda.current_stream(device))
+            for tensor in (terms.source, terms.factors):
+                if tensor is not None:
+                    tensor.record_stream(beside)
+        programs, J = (PROGRAMS, AT_A_TIME) if D > 8 else (NARROW_PROGRAMS, NARROW_AT_A_TIME)
+        triton_terms.update_short[(min(triton.cdiv(M, T), programs * processors(device)),)](
+            terms.turn,
+            known.listed,
+            known.extents,
+            known.found,
+            *given,
+            *rule.tensors,
+            terms.tokens,
+            M,
+            **source,
+            **of_rule,
+            J=J,
+            T=T,
+            num_warps=warps,
+        )
+        with contextlib.nullcontext() if beside is None else torch.cuda.stream(beside):
+            update_long()
+        if beside is not None:
+            torch.cuda.current_stream(device).wait_stream(beside)
+
+
+def update_rows(rule: Rule, rows: Tensor, values: Tensor, *, behind: bool = True) -> None:
+    """Update distinct rows (m,) by their gradients (m, d); rows behind the table do not count."""
     m, d = values.shape
     if m == 0:
         return
@@ -190,7 +303,6 @@ def update_rows(
     with device_of(rule.table):
         triton_rules.update_rows[(triton.cdiv(m, T),)](
             rows,
-            count,
             values.contiguous(),
             *rule.tensors,
             m,
@@ -247,13 +359,27 @@ def make_numbers(betas: Betas, device: torch.device | str) -> Tensor:
     return numbers.to(device)
 
 
-def begin_step(rule: Rule, lr: float | Tensor, eps: float, betas: Betas = None) -> None:
-    """Count a step. A rate on the GPU is read there, so a CUDA graph may follow a schedule."""
+def begin_step(
+    rule: Rule,
+    lr: float | Tensor,
+    eps: float,
+    betas: Betas = None,
+    fine: Tensor | None = None,
+) -> None:
+    """Count a step. A rate on the GPU is read there, so a CUDA graph may follow a schedule.
+
+    It becomes 0 there if `fine` is.
+    """
     on_device = isinstance(lr, Tensor) and lr.device == rule.table.device
     numbers = (0.0 if on_device else float(lr), eps, *_logs(betas))
     with device_of(rule.table):
         triton_rules.begin_step[(1,)](
-            rule.step, rule.numbers, lr if on_device else None, *map(_bits, numbers), num_warps=1
+            rule.step,
+            rule.numbers,
+            lr if on_device else None,
+            fine if on_device else None,
+            *map(_bits, numbers),
+            num_warps=1,
         )
 
 

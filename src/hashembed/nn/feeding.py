@@ -5,7 +5,7 @@ the arrays live. A set whose keys take too much of the memory is streamed instea
 works on one part of the batches, the keys of the next are collected and copied.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ from hashembed.hashing import id_keys
 from hashembed.labels import Labels
 from hashembed.nn import indexing
 from hashembed.nn.batches import place_keys, placed, to_device
-from hashembed.nn.steps import Model, Steps
+from hashembed.nn.learning import Model
+from hashembed.nn.steps import Steps
 from hashembed.text_kernels import gather
 from hashembed.threads import cpu_count, run_workers
 
@@ -66,7 +67,7 @@ def train_members(
     if snippets is not None:
         lengths = np.minimum(lengths, snippets.longest)
     tokens = np.add.reduceat(lengths, np.arange(0, len(order), batch_size))
-    steps = _prepare(members, bags, batch_size, tokens)
+    steps = _prepare(members, bags, batch_size, tokens, int(lengths.max()))
     device, n = steps.device, len(order)
     chosen = to_device(order, device)
     offsets = placed(bags.offsets, device)
@@ -84,14 +85,11 @@ def train_members(
         steps.weights[:n] = to_device(weights[order], device)
     torch.index_select(starts, 0, chosen, out=steps.starts[:n])
     steps.begin(n, members[0].steps)
-    parts = _streamed(steps, bags, tokens, n) if steps.streamed else [(0, len(tokens))]
     try:
-        for first, last in parts:
-            steps.refill()
-            for number in range(first, last):
-                documents = min(batch_size, n - number * batch_size)
-                following = int(tokens[number + 1]) if number + 1 < last else 0
-                steps.run(documents, int(tokens[number]), following)
+        if steps.streamed:
+            _run_streamed(steps, bags, tokens, n)
+        else:
+            steps.run(0, tokens, n)
     except BaseException:  # in the middle of a step, or of a capture
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # with streams that nobody has waited for
@@ -106,9 +104,11 @@ def train_members(
     return losses
 
 
-def _prepare(members: Sequence[Model], bags: Bags, batch_size: int, tokens: I64) -> Steps:
+def _prepare(
+    members: Sequence[Model], bags: Bags, batch_size: int, tokens: I64, longest: int
+) -> Steps:
     """The steps of an earlier call, or new ones."""
-    model, most, usual = members[0], int(tokens.max()), int(np.quantile(tokens, 0.9))
+    model, most = members[0], int(tokens.max())
     old: Steps | None = model.prepared
     size = 2 * max(PART, most)
     found = place_keys(bags.keys, model.spec, model.device)
@@ -119,15 +119,15 @@ def _prepare(members: Sequence[Model], bags: Bags, batch_size: int, tokens: I64)
         keys = old.keys
     else:
         keys = torch.empty(size, dtype=torch.int64, device=model.device)
-    if old is None or not old.fits(members, keys, batch_size, len(tokens), most):
+    if old is None or not old.fits(members, keys, batch_size, tokens, longest):
         old = model.prepared = None  # its memory may be needed
-        old = Steps(members, keys, batch_size, len(tokens), (usual, most), streamed)
+        old = Steps(members, keys, batch_size, tokens, longest, streamed)
         model.prepared = old
     return old
 
 
-def _streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> Iterator[tuple[int, int]]:
-    """Runs of batches whose keys will be on the GPU when the steps come to them.
+def _run_streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> None:
+    """All steps, whose keys are on the GPU when they come to them.
 
     There are two halves, on the host and on the GPU: one is filled while the other is worked on.
     """
@@ -135,7 +135,7 @@ def _streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> Iterator[tuple[i
     steps.starts.zero_()  # of documents whose keys are not there yet
     half, cuda = len(steps.keys) // 2, steps.device.type == "cuda"
     collected = torch.empty(2, half, dtype=torch.int64, pin_memory=cuda)
-    copied: list[Any] = [None, None]
+    copied: list[Any] = [None, None]  # events
     used: list[Any] = [None, None]
     aside = torch.cuda.Stream(steps.device) if cuda else None  # type: ignore[no-untyped-call]
     if aside is not None:
@@ -161,10 +161,7 @@ def _streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> Iterator[tuple[i
             )
         if aside is not None:
             copied[turn] = aside.record_event()
-            torch.cuda.current_stream(steps.device).wait_event(copied[turn])
-        yield first, last
-        if cuda:
-            used[turn] = torch.cuda.current_stream(steps.device).record_event()
+        used[turn] = steps.run(first, tokens[first:last], n, copied[turn])
         first, turn = last, 1 - turn
 
 

@@ -21,7 +21,8 @@ from hashembed.nn import cpu, cpu_ops, indexing, reference
 
 HAS_TRITON = torch.version.cuda is not None and find_spec("triton") is not None
 if HAS_TRITON:
-    from hashembed.nn import cuda, cuda_ops
+    from hashembed.nn import cuda, cuda_ops, cuda_places
+    from hashembed.nn.cuda_call import Call
 
 MAX_DIM = 1024  # columns of a table that the Triton kernels take
 
@@ -132,13 +133,13 @@ def hash_embedding_bag(
     append_importance: bool = False,
     sparse: bool = False,
     mix: bool = False,
-    places: "cuda.Places | None" = None,
+    places: "cuda_places.Places | None" = None,
 ) -> Tensor:
     """keys (N,), offsets (n + 1,) -> sums or means of hash vectors over each bag (n, D).
 
     Bag i holds keys[offsets[i] : offsets[i + 1]]; an empty bag is zeros. Tokens where `keep` (N,)
     is False do not count, not even in a mean. With `mix` keys are integer ids, still to be mixed.
-    `places`: what `cuda.prepare` found for this call, ahead of it.
+    `places`: what `cuda_places.prepare` found for this call, ahead of it.
     """
     gpu = _triton_takes(keys, weight, importance, sparse)
     if mix and not gpu:
@@ -179,11 +180,11 @@ def gpu_call(
     seeds: Tensor,
     spec: HashSpec,
     keep: Tensor | None = None,
-) -> "cuda.Call":
-    """What `cuda.prepare` takes: where tokens point does not depend on the other options."""
+) -> "Call":
+    """What `cuda_places.prepare` takes: where tokens point does not depend on the other options."""
     number = cpu.indexing_number(spec)
     tensors = (weight, importance, keys, seeds, offsets, keep, None)
-    return cuda.Call(*tensors, spec.num_embeddings, number, False, False, False, False)
+    return Call(*tensors, spec.num_embeddings, number, False, False, False, False)
 
 
 def _numba_takes(keys: Tensor, weight: Tensor, importance: Tensor | None, sparse: bool) -> bool:
@@ -224,7 +225,7 @@ def _by_kernels(
     sparse: bool,
     gpu: bool,
     mix: bool,
-    places: "cuda.Places | None" = None,
+    places: "cuda_places.Places | None" = None,
 ) -> Tensor:
     """options: the fields of `cpu.Bags` behind the buckets."""
     expected = (spec.num_embeddings, spec.num_hashes)
@@ -284,16 +285,16 @@ def _compact(
 @torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
     reason="a row optimizer works outside of compiled graphs"
 )
-def _on_gpu(sparse: bool, places: "cuda.Places | None", *fields: Any) -> Tensor:
-    """Any kind of gradient; fields: those of `cuda.Call`."""
-    call = cuda.Call(*fields)
+def _on_gpu(sparse: bool, places: "cuda_places.Places | None", *fields: Any) -> Tensor:
+    """Any kind of gradient; fields: those of `cuda_call.Call`."""
+    call = Call(*fields)
     tables = call.weight, call.importance
     readers = tuple(_reader(table) for table in tables)
     if any(readers):
         if places is None:
-            places = cuda.locate(call, E=True, P=call.importance is not None)
+            places = cuda_places.locate(call, E=True, P=call.importance is not None)
             if torch.is_grad_enabled() and _all_in_backward(tables, readers):
-                places = cuda.sort_aside(places)
+                places = cuda_places.sort_aside(places)
         _announce(tables, readers, places)
     sinks = tuple(
         None if table is None else _sink(table, reader, sparse)
@@ -304,12 +305,14 @@ def _on_gpu(sparse: bool, places: "cuda.Places | None", *fields: Any) -> Tensor:
 
 
 def _announce(
-    tables: tuple[Tensor | None, ...], readers: tuple[RowReader | None, ...], places: "cuda.Places"
+    tables: tuple[Tensor | None, ...],
+    readers: tuple[RowReader | None, ...],
+    places: "cuda_places.Places",
 ) -> None:
     """Which rows are about to be read; E's first, the larger ones."""
     rows: list[tuple[Any, ...]] = [(places.of_E, 0), (places.of_P, places.base)]
     if places.room is not None:  # each row once
-        rows = [(found.rows, 0, found.number) for found in places.distinct if found is not None]
+        rows = [(known.rows, 0, known.found) for known in places.distinct if known is not None]
     for table, reader, read in zip(tables, readers, rows, strict=True):
         if table is not None and reader is not None:
             reader.before_read(table, *read)

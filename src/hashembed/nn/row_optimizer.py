@@ -59,22 +59,36 @@ class RowOptimizer(Optimizer):
     @torch.no_grad()
     def update(self, table: Tensor, terms: Any) -> None:
         """On a GPU, with `in_backward`: add up the terms of the gradient, and update the rows."""
-        group = self._group_of(table)
-        if not self.state[table]:
-            self._start(table, True, self.state[table], group)
-        self._check_decay(group)
-        found = terms.distinct
-        # Two kernels that need few registers each are faster than one that needs many.
-        sums = None if found is None else cuda_rows.sums_of(terms, found, table)
         for event in terms.free:
             torch.cuda.current_stream(table.device).wait_event(event)
-        with self._gpu_step(table, self.state[table], group) as rule:  # all rows have caught up
-            if sums is None:
+        with self.stepping(table) as rule:  # all rows have caught up
+            if terms.distinct is None:
                 cuda_rows.sum_rows(terms, rule, behind=False)
             else:
-                cuda_rows.update_rows(rule, found.rows, sums, found.number, behind=False)
+                cuda_rows.update_terms(terms, rule, behind=False)
         # A graph that still needs the table as it was must fail, not go on with wrong numbers.
         torch.autograd.graph.increment_version(table)
+
+    @contextmanager
+    def stepping(self, table: Tensor, fine: Tensor | None = None) -> "Iterator[cuda_rows.Rule]":
+        """One step of a table, on a GPU: the rule that its rows are to be updated by.
+
+        If `fine` is 0 they stay as they are: then the rate, on the GPU too, becomes 0.
+        """
+        group = self._group_of(table)
+        self._check_decay(group)
+        with self._gpu_step(table, self._started(table), group, fine) as rule:
+            yield rule
+
+    def rule_of(self, table: Tensor) -> "cuda_rows.Rule":
+        """The rule of a table on a GPU, as it is between steps."""
+        return self._ready_gpu_rule(table, self._started(table), self._group_of(table))
+
+    def _started(self, table: Tensor) -> State:
+        state: State = self.state[table]
+        if not state:
+            self._start(table, True, state, self._group_of(table))
+        return state
 
     def flush(self) -> None:
         """Make the tables what they would be if every step had updated every row."""
@@ -148,10 +162,12 @@ class RowOptimizer(Optimizer):
         return self._gpu_rule(p, state, group)
 
     @contextmanager
-    def _gpu_step(self, p: Tensor, state: State, group: Group) -> "Iterator[cuda_rows.Rule]":
+    def _gpu_step(
+        self, p: Tensor, state: State, group: Group, fine: Tensor | None = None
+    ) -> "Iterator[cuda_rows.Rule]":
         """One step of the rule on a GPU, counted there: nothing waits for it."""
         rule = self._ready_gpu_rule(p, state, group)
-        cuda_rows.begin_step(rule, group["lr"], group.get("eps", 0.0), group.get("betas"))
+        cuda_rows.begin_step(rule, group["lr"], group.get("eps", 0.0), group.get("betas"), fine)
         yield rule
         if rule.tails is not None:
             cuda_rows.end_step(rule)

@@ -7,28 +7,34 @@ one step is all that training needs.
 import triton
 import triton.language as tl
 
+from hashembed.nn.triton_terms import AT, CALL, SHIFT
 
-@triton.jit(do_not_specialize=["n"])
+
+@triton.jit(do_not_specialize=["number", "n"])
 def assemble(
     starts,
     lengths,
     labels,
     weights,
-    step,
     offsets,
     shifts,
     batch_labels,
     batch_weights,
+    number,
     n,
-    AHEAD: tl.constexpr,
     T: tl.constexpr,
 ):
-    """The n documents of the step AHEAD of this one, of which every step has n.
+    """The n documents of each of the steps from `number` on, of which every step has n.
 
     -> offsets (n + 1,) of their keys, shifts (n,) from there to their places among all keys, their
     labels and weights.
     """
-    first = (tl.load(step) + AHEAD) * n
+    step = tl.program_id(0).to(tl.int64)
+    first = (number + step) * n
+    offsets += step * (n + 1)
+    shifts += step * n
+    batch_labels += step * n
+    batch_weights += step * n
     total = tl.zeros([], tl.int64)
     tl.store(offsets, total)
     for begin in range(0, n, T):
@@ -47,19 +53,24 @@ def assemble(
 
 @triton.jit
 def begin(rates, step, fine, rate, MEMBERS: tl.constexpr):
-    """The rate of this step for each member of an ensemble; 0 once one was not `fine`."""
+    """The first step."""
+    tl.store(step, tl.zeros([], tl.int64))
     for member in tl.static_range(MEMBERS):
-        good = tl.load(fine + member) != 0
-        tl.store(rate + member, tl.where(good, tl.load(rates + tl.load(step)), 0.0))
+        tl.store(fine + member, 1)
+        tl.store(rate + member, tl.load(rates))
 
 
-@triton.jit(do_not_specialize=["N", "parts"])
-def gather_keys(keys, offsets, shifts, out, owners, N, parts, T: tl.constexpr):
-    """The keys of a batch (N,), and whose they are (N,); `parts` programs for each document."""
+@triton.jit(do_not_specialize=["N", "n", "parts"])
+def gather_keys(keys, offsets, shifts, out, owners, N, n, parts, T: tl.constexpr):
+    """The keys of each batch (N,), and whose they are (N,); `parts` programs for each document."""
     document, part = tl.program_id(0), tl.program_id(1)
+    step = tl.program_id(2).to(tl.int64)
+    offsets += step * (n + 1)
+    out += step * N
+    owners += step * N
     begin = tl.load(offsets + document)
     end = tl.minimum(tl.load(offsets + document + 1), N)
-    shift = tl.load(shifts + document)
+    shift = tl.load(shifts + step * n + document)
     for at in range(begin + part * T, end, parts * T):
         t = at + tl.arange(0, T)
         live = t < end
@@ -164,7 +175,33 @@ def note(losses, step, fine, rate, all_losses, n, size, T: tl.constexpr):
     tl.store(rate, tl.load(rate) * good.to(tl.float32))
 
 
-@triton.jit
-def advance(step):
-    """The next step."""
-    tl.store(step, tl.load(step) + 1)
+@triton.jit(do_not_specialize=["at", "shift"])
+def take_turns(turn, at, shift):
+    """The batches from the one at this place on have their turn; see `triton_terms.py`."""
+    tl.store(turn + AT, tl.cast(at, tl.int64))
+    tl.store(turn + SHIFT, tl.cast(shift, tl.int64))
+    tl.store(turn + CALL, tl.cast(0, tl.int64))
+
+
+@triton.jit(do_not_specialize=["stride"])
+def advance(rates, step, fine, rate, turn, stride, MEMBERS: tl.constexpr):
+    """The next step, and the next turn. There is a rate behind the last."""
+    number = tl.load(step) + 1
+    tl.store(step, number)
+    for member in tl.static_range(MEMBERS):
+        good = tl.load(fine + member) != 0
+        tl.store(rate + member, tl.where(good, tl.load(rates + number), 0.0))
+    tl.store(turn + AT, tl.load(turn + AT) + 1)
+    tl.store(turn + SHIFT, tl.load(turn + SHIFT) + stride)
+    tl.store(turn + CALL, tl.load(turn + CALL) + 1)
+
+
+@triton.jit(do_not_specialize=["calls", "half", "stride", "count"])
+def take(turn, source, out, calls, half, stride, count, T: tl.constexpr):
+    """out (count,): what the batch whose turn it is has in `source`.
+
+    There the two halves of `calls` batches lie `half` apart, and the batches `stride`.
+    """
+    x = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
+    begin = tl.load(turn + AT) // calls * half + tl.load(turn + CALL) * stride
+    tl.store(out + x, tl.load(source + begin + x, mask=x < count), mask=x < count)

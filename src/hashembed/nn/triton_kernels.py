@@ -182,7 +182,7 @@ def token_forward(
             tl.store(place + width - k + places[None, :], more, mask=mask)
 
 
-@triton.jit(do_not_specialize=["N", "bags", "steps", "K", "B", "base"])
+@triton.jit(do_not_specialize=["N", "bags", "steps", "K", "B", "base", "stride", "span"])
 def sort_keys(
     keys,
     offsets,
@@ -198,6 +198,8 @@ def sort_keys(
     K,
     B,
     base,
+    stride,
+    span,
     k: tl.constexpr,
     INDEXING: tl.constexpr,
     MIX: tl.constexpr,
@@ -206,8 +208,19 @@ def sort_keys(
     """Which bag a token lies in (N,), which rows of E (k, N) and of P (N,) it reads.
 
     A token that does not count has bag `bags`, and row B or K. Rows of P are counted from `base`.
-    Bags that are known already are `owners` (N,), as far as the last of them goes.
+    Bags that are known already are `owners` (N,), as far as the last of them goes. Of several
+    calls, each with as many tokens and bags, one's results lie `stride` behind the other's, and its
+    rows are counted from `span` further on.
     """
+    call = tl.program_id(1).to(tl.int64)
+    keys += call * N
+    bag += call * stride
+    if offsets is not None:
+        offsets += call * (bags + 1)
+    if owners is not None:
+        owners += call * N
+    if keep is not None:
+        keep += call * N
     t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     inside = t < N
     live = inside
@@ -235,12 +248,13 @@ def sort_keys(
         live &= (row >= 0) & (row < K)
     tl.store(bag + t, tl.where(live, owner, bags).to(bag.dtype.element_ty), mask=inside)
     if P_keys is not None:
-        found = base + tl.where(live, row, K)
-        tl.store(P_keys + t, found.to(P_keys.dtype.element_ty), mask=inside)
+        found = call * span + base + tl.where(live, row, K)
+        tl.store(P_keys + call * stride + t, found.to(P_keys.dtype.element_ty), mask=inside)
     if E_keys is not None:
         for i in tl.static_range(k):
             bucket = tl.where(live, bucket_of(i, row, a, b, seeds, B, INDEXING), B)
-            place = E_keys + tl.cast(N, tl.int64) * i + t
+            bucket += call * span
+            place = E_keys + call * stride + tl.cast(N, tl.int64) * i + t
             tl.store(place, bucket.to(E_keys.dtype.element_ty), mask=inside)
 
 
@@ -259,47 +273,123 @@ def new_keys(block, keys, M, in_E, blocks_E, S: tl.constexpr):
     return x, key, (x < end) & (key != before), first
 
 
-@triton.jit(do_not_specialize=["M", "in_E", "blocks_E"])
-def count_new(keys, counts, M, in_E, blocks_E, S: tl.constexpr):
-    """How many keys of each block are new."""
+@triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "blocks"])
+def count_new(keys, counts, M, in_E, blocks_E, blocks, S: tl.constexpr):
+    """How many keys of each block are new; M keys of each call."""
     block = tl.program_id(0).to(tl.int64)
-    _, _, new, _ = new_keys(block, keys, M, in_E, blocks_E, S)
-    tl.store(counts + block, tl.sum(new.to(tl.int32), axis=0))
+    call = tl.program_id(1).to(tl.int64)
+    _, _, new, _ = new_keys(block, keys + call * M, M, in_E, blocks_E, S)
+    tl.store(counts + call * blocks + block, tl.sum(new.to(tl.int32), axis=0))
 
 
-@triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "blocks", "base"])
+@triton.jit(do_not_specialize=["N", "M", "in_E", "blocks_E", "blocks", "base", "span"])
 def distinct_rows(
     keys,
+    order,
     counts,
+    bag,
+    items,
+    owners,
     slots,
     rows,
+    starts,
     found,
+    N,
     M,
     in_E,
     blocks_E,
     blocks,
     base,
+    span,
+    k: tl.constexpr,
     S: tl.constexpr,
     C: tl.constexpr,
 ):
-    """slots (M,): which of the distinct rows of its table, from 0 on, a key is.
+    """Of sorted keys: items (M,), where they were among those of their table, owners (M,), the bags
+    of their tokens, and slots (M,), which of the distinct rows of their table they are.
 
-    These rows go to `rows`, E's from 0 on, P's from in_E on; and their numbers to found (2,).
+    These rows go to `rows`, E's from 0 on, P's from in_E on; and where their keys start, counted
+    from the first of the table, to `starts`. How many there are: found (2, 3), of which `by_length`
+    fills the rest. All that of each call.
     """
+    call = tl.program_id(1).to(tl.int64)
+    counts += call * blocks
+    before = call * M
     block = tl.program_id(0).to(tl.int64)
     of_P = block >= blocks_E
-    x, key, new, first = new_keys(block, keys, M, in_E, blocks_E, S)
+    x, key, new, first = new_keys(block, keys + before, M, in_E, blocks_E, S)
+    inside = key >= 0
+    item = tl.load(order + before + x, mask=inside, other=0) - before - first
+    t = item
+    for _ in tl.static_range(1, k):
+        t = tl.where(t >= N, t - N, t)
+    owner = tl.load(bag + before + t, mask=inside, other=0)
+    tl.store(items + before + x, item.to(tl.int32), mask=inside)
+    tl.store(owners + before + x, owner, mask=inside)
     earlier = tl.zeros([C], tl.int32)
     for at in range(tl.where(of_P, blocks_E, 0), block, C):
         j = at + tl.arange(0, C)
         earlier += tl.load(counts + j, mask=j < block, other=0)
     counted = tl.sum(earlier, axis=0) + tl.cumsum(new.to(tl.int32), axis=0)
     slot = counted - 1
-    tl.store(slots + x, slot, mask=key >= 0)
-    row = key.to(tl.int64) - tl.where(of_P, base, 0)
-    tl.store(rows + first + slot, row, mask=new)
+    tl.store(slots + before + x, slot, mask=inside)
+    row = key.to(tl.int64) - tl.where(of_P, base, 0) - call * span
+    tl.store(rows + before + first + slot, row, mask=new)
+    tl.store(starts + before + first + slot, (x - first).to(tl.int32), mask=new)
     if (block == blocks_E - 1) | (block == blocks - 1):
-        tl.store(found + of_P.to(tl.int32), tl.max(counted, axis=0))
+        place = found + (call * 2 + of_P.to(tl.int32)) * 3
+        tl.store(place, tl.max(counted, axis=0))
+
+
+@triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "K", "B", "L_E", "L_P"])
+def by_length(
+    rows,
+    starts,
+    listed,
+    extents,
+    found,
+    M,
+    in_E,
+    blocks_E,
+    K,
+    B,
+    L_E,
+    L_P,
+    FEW: tl.constexpr,
+    S: tl.constexpr,
+):
+    """The distinct rows of each table with at most FEW keys, from the beginning of the table's part
+    of `listed` (M,) on, and those with more, but at most L, from its end on downwards.
+
+    How many there are goes to found (2, 3), behind the number of all. In extents (M,): 256 times
+    where their keys start, plus how many there are. Rows that no token counts for are left out. In
+    which order they come is left to chance: each is updated by itself.
+    """
+    call = tl.program_id(1).to(tl.int64)
+    block = tl.program_id(0).to(tl.int64)
+    of_P = block >= blocks_E
+    first = call * M + tl.where(of_P, in_E, 0)
+    size = tl.where(of_P, M - in_E, in_E)
+    found += (call * 2 + of_P.to(tl.int32)) * 3
+    n = tl.load(found)
+    begin = (block - tl.where(of_P, blocks_E, 0)) * S
+    if begin >= n:
+        return
+    slot = begin + tl.arange(0, S)
+    inside = slot < n
+    start = tl.load(starts + first + slot, mask=inside, other=0).to(tl.int64)
+    end = tl.load(starts + first + slot + 1, mask=slot + 1 < n, other=0).to(tl.int64)
+    length = tl.where(slot + 1 < n, end, size) - start
+    row = tl.load(rows + first + slot, mask=inside, other=0)
+    counts = inside & (row < tl.where(of_P, K, B)) & (length <= tl.where(of_P, L_P, L_E))
+    short = counts & (length <= FEW)
+    more = counts & (length > FEW)
+    shorts = tl.atomic_add(found + 1, tl.sum(short.to(tl.int32), axis=0), sem="relaxed")
+    mores = tl.atomic_add(found + 2, tl.sum(more.to(tl.int32), axis=0), sem="relaxed")
+    at = tl.where(short, shorts + tl.cumsum(short.to(tl.int32), axis=0) - 1, 0)
+    at = tl.where(more, size - mores - tl.cumsum(more.to(tl.int32), axis=0), at)
+    tl.store(listed + first + at, row, mask=counts)
+    tl.store(extents + first + at, start * 256 + length, mask=counts)
 
 
 @triton.jit(do_not_specialize=["N", "bags", "K", "B"])

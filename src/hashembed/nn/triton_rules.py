@@ -59,13 +59,16 @@ def read(
     d: tl.constexpr,
     record: tl.constexpr,
     RULE: tl.constexpr,
+    BEHIND: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """What the rule needs of rows (R,): (R, D) of the table, and of their state once or twice.
+    """What the rule needs of rows (R,): (R, D) of the table, of their state once or twice, stamps.
+
+    By rows the state of Adagrad is (R, 1).
 
     Apart from `finish`, so that memory can be asked for before the gradients are known.
     """
-    table, state, _, _, _, _ = rule
+    table, state, stamps, _, _, _ = rule
     mask = live[:, None] & (cols < d)[None, :]
     p = tl.zeros([row.shape[0], cols.shape[0]], ACC)
     one, other = p, p
@@ -73,14 +76,16 @@ def read(
         place = table + row[:, None] * d + cols[None, :]
         p = tl.load(place, mask=mask, other=0).to(ACC)
     if RULE == ADAGRAD_ROWWISE:
-        place = state + row[:, None] + tl.zeros_like(cols)[None, :]
-        one = tl.load(place, mask=mask, other=0)
+        one = tl.load(state + row, mask=live, other=0)[:, None]
     if (RULE == ADAGRAD) | (RULE == ADAM):
         place = state + row[:, None] * record + cols[None, :]
         one = tl.load(place, mask=mask, other=0)
         if RULE == ADAM:
             other = tl.load(place + d, mask=mask, other=0)
-    return p, one, other
+    then = tl.zeros_like(row)
+    if (RULE == ADAM) & BEHIND:
+        then = tl.load(stamps + row * record + 2 * d, mask=live, other=0).to(tl.int64)
+    return p, one, other, then
 
 
 @triton.jit
@@ -101,7 +106,7 @@ def finish(
 
     BEHIND: rows under Adam may have missed steps.
     """
-    p, one, other = had
+    p, one, other, then = had
     table, state, stamps, numbers, tails, step = rule
     mask = live[:, None] & (cols < d)[None, :]
     if RULE == STORE:
@@ -116,14 +121,13 @@ def finish(
         tl.store(state + row[:, None] * record + cols[None, :], one, mask=mask)
         p -= lr * g / (tl.sqrt(one) + eps)
     if RULE == ADAGRAD_ROWWISE:
-        one += (tl.sum(g * g, axis=1) / d)[:, None]
-        tl.store(state + row[:, None] + cols[None, :], one, mask=mask & (cols == 0)[None, :])
-        p -= lr * g / (tl.sqrt(one) + eps)
+        square = tl.reshape(one, row.shape) + tl.sum(g * g, axis=1) / d
+        tl.store(state + row, square, mask=live)
+        p -= lr * g / (tl.sqrt(square) + eps)[:, None]
     if RULE == ADAM:
         now = tl.load(step)
         stamp = stamps + row * record + 2 * d
         if BEHIND:
-            then = tl.load(stamp, mask=live, other=0).to(tl.int64)
             tl.debug_barrier()  # several threads may hold a row: none stamps it before all looked
             p, one, other = caught_up(p, one, other, then, now - 1, numbers, tails, ACC)
         one += tl.load(numbers + REST1).to(ACC) * (g - one)
@@ -146,7 +150,6 @@ def finish(
 @triton.jit(do_not_specialize=["M", "size"])
 def update_rows(
     rows,
-    count,
     values,
     table,
     state,
@@ -164,22 +167,15 @@ def update_rows(
     D: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Update distinct rows (M,) below `size` by their gradients, values (M, d).
-
-    With `count`, a number in memory, the first so many.
-    """
-    begin = tl.program_id(0).to(tl.int64) * T
-    end = M if count is None else tl.load(count)
-    if begin >= end:
-        return
-    x = begin + tl.arange(0, T)
+    """Update distinct rows (M,) below `size` by their gradients, values (M, d)."""
+    x = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     cols = tl.arange(0, D)
-    row = tl.load(rows + x, mask=x < end, other=size)
+    row = tl.load(rows + x, mask=x < M, other=size)
     live = row < size
     mask = live[:, None] & (cols < d)[None, :]
     g = tl.load(values + x[:, None] * d + cols[None, :], mask=mask, other=0).to(ACC)
     rule = (table, state, stamps, numbers, tails, step)
-    had = read(row, live, cols, rule, d, record, RULE, ACC)
+    had = read(row, live, cols, rule, d, record, RULE, BEHIND, ACC)
     finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
 
 
@@ -236,14 +232,18 @@ def catch_up(
 
 
 @triton.jit(do_not_specialize=["lr_bits", "eps_bits", "log_beta1_bits", "log_beta2_bits"])
-def begin_step(step, numbers, lr, lr_bits, eps_bits, log_beta1_bits, log_beta2_bits):
+def begin_step(step, numbers, lr, fine, lr_bits, eps_bits, log_beta1_bits, log_beta2_bits):
     """The next step t, and what the rules need to know of it.
 
-    Triton takes numbers as float32; so they come as the bits of a float64, or, the rate, in memory.
+    Triton takes numbers as float32; so they come as the bits of a float64, or, the rate, in memory:
+    there it becomes 0 if all is not `fine`.
     """
     t = tl.load(step) + 1
     tl.store(step, t)
     rate = as_float64(lr_bits) if lr is None else tl.load(lr).to(tl.float64)
+    if fine is not None:
+        rate = tl.where(tl.load(fine) != 0, rate, 0.0)
+        tl.store(lr, rate.to(lr.dtype.element_ty))
     log_beta1, log_beta2 = as_float64(log_beta1_bits), as_float64(log_beta2_bits)
     tl.store(numbers + LR, rate)
     tl.store(numbers + EPS, as_float64(eps_bits))

@@ -77,7 +77,7 @@ def sum_tiles(
     leaves = tl.load(keys + tile * T + T, mask=tile * T + T < M, other=-1) == last_key
     complete = live & (key != after) & ((key != first_key) | (not enters))
     rule = (table, state, stamps, numbers, tails, step)
-    had = read(row, complete, cols, rule, d, record, RULE, ACC)
+    had = read(row, complete, cols, rule, d, record, RULE, BEHIND, ACC)
 
     item = tl.load(order + x, mask=live, other=0) - first
     i = tl.zeros_like(item)
@@ -185,7 +185,7 @@ def sum_edges(
     if slots is not None:
         row = tl.load(slots + a * T + T - 1, mask=live, other=0).to(tl.int64)
     rule = (table, state, stamps, numbers, tails, step)
-    had = read(row, live, cols, rule, d, record, RULE, ACC)
+    had = read(row, live, cols, rule, d, record, RULE, BEHIND, ACC)
     finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
     if tl.sum(longer.to(tl.int32), axis=0) == 0:
         return
@@ -215,6 +215,6 @@ def sum_edges(
                 long_row = tl.load(slots + b * T + T - 1).to(tl.int64)
             rows_1 = long_row + tl.zeros([1], tl.int64)
             live_1 = tl.full([1], 1, tl.int1)
-            had_1 = read(rows_1, live_1, cols, rule, d, record, RULE, ACC)
+            had_1 = read(rows_1, live_1, cols, rule, d, record, RULE, BEHIND, ACC)
             g_1 = long_g[None, :]
             finish(rows_1, live_1, cols, g_1, had_1, rule, d, record, RULE, BEHIND, ACC)
