@@ -6,6 +6,7 @@ would have been computed is whatever memory holds.
 """
 
 import inspect
+import re
 
 import torch
 import triton
@@ -63,7 +64,21 @@ def compile_kernel(kernel, *args, grid, warmup, num_warps=4, **kwargs):
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     made = triton.compile(source, target=TARGET, options={"num_warps": num_warps})
     assert "cubin" in made.asm
+    assert not fused_sums(made.asm["ptx"]), f"{kernel.__name__}: sums of threads; see `product`"
     compiled.add(kernel.__name__)
+
+
+def fused_sums(ptx):
+    """Products that were fused with the addition of another thread's number."""
+    copies = dict(re.findall(r"mov\.b32\s+(%\w+), (%\w+);", ptx))
+    others = set(re.findall(r"shfl\.sync\.bfly\.b32\s+(%\w+)", ptx))
+    found = []
+    for line, addend in re.findall(r"(fma\.rn\.f\d+\s.*, (%\w+);)", ptx):
+        while addend in copies:
+            addend = copies[addend]
+        if addend in others:
+            found.append(line)
+    return found
 
 
 def layers():
@@ -150,14 +165,16 @@ def training():
 
 def shallow():
     """The kernel of shallow models: documents that fit into a tile, and longer ones."""
-    for optimizer, options in (("adam", {}), ("adagrad", {"mode": "mean", "importance": False})):
-        model = DeepModel(HashSpec(50, 9, 2), 20, 3, optimizer=optimizer, **options)
+    forms = [(20, "adam", {}), (5, "adam", {}), (5, "adagrad", {})]
+    forms += [(20, "adagrad", {"mode": "mean", "importance": False})]
+    for d, optimizer, options in forms:
+        model = DeepModel(HashSpec(50, 9, 2), d, 3, optimizer=optimizer, **options)
         bag, n = model.network.bag, 8
         longs = torch.zeros(64, dtype=torch.int64)
         tensors = (bag.weight, bag.importance, longs, bag.hash_seeds, longs[: n + 1], None, None)
         call = Call(*tensors, 50, 0, False, False, False, False)
         places = cuda_places.prepared(call, cuda_places.make_room(call))
-        for longest, turn in ((100, longs[:4]), (1000, None)):
+        for longest, turn in ((100, longs[:3]), (7, longs[:3]), (1000, None)):
             documents = cuda_shallow.Documents(longs, longs, torch.zeros(n), n, longest)
             record = cuda_shallow.Record(longs, torch.zeros(n), longs[0].int())
             here = places._replace(turn=turn)

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from hashembed.nn.triton_hash import IDENTITY, bucket_of, lanes, row_of
+from hashembed.nn.triton_rules import product
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -451,7 +452,7 @@ def slopes(
                 e = tl.load(E + bucket[:, None] * d + cols[None, :], mask=mask, other=0)
                 place = owner[:, None] * width + (i * d if CONCAT else 0) + cols[None, :]
                 g = tl.load(grad + place, mask=mask, other=0)
-                dot += tl.sum(e.to(ACC) * g.to(ACC), axis=1)
+                dot += tl.sum(product(e.to(ACC), g.to(ACC)), axis=1)
             if APPEND:
                 place = owner * width + width - k + i
                 dot += tl.load(grad + place, mask=live, other=0).to(ACC)

@@ -19,6 +19,14 @@ RING = tl.constexpr(2**18)  # steps that `tails` remembers; beyond, a step 2^18 
 
 
 @triton.jit
+def product(a, b):
+    """a b, rounded. A sum of products that threads add up together must be the same for all of
+    them; fused with the addition that follows, each would round another one of the products.
+    """
+    return a * b + 0.0
+
+
+@triton.jit
 def shortened(p, kind: tl.constexpr, row, cols, step):
     """Numbers (R, D) of rows in a table's precision.
 
@@ -121,7 +129,7 @@ def finish(
         tl.store(state + row[:, None] * record + cols[None, :], one, mask=mask)
         p -= lr * g / (tl.sqrt(one) + eps)
     if RULE == ADAGRAD_ROWWISE:
-        square = tl.reshape(one, row.shape) + tl.sum(g * g, axis=1) / d
+        square = tl.reshape(one, row.shape) + tl.sum(product(g, g), axis=1) / d
         tl.store(state + row, square, mask=live)
         p -= lr * g / (tl.sqrt(square) + eps)[:, None]
     if RULE == ADAM:

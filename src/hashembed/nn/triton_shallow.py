@@ -8,7 +8,7 @@ and stay as they are: their update lets them catch up.
 import triton
 import triton.language as tl
 
-from hashembed.nn.triton_rules import ADAM, RING
+from hashembed.nn.triton_rules import ADAM, RING, product
 from hashembed.nn.triton_terms import AT, CALL, shift_of
 
 
@@ -183,7 +183,7 @@ def learn_bags(
         )
         if factors is not None:
             tl.store(factors + tl.cast(N, tl.int64) * i + t, p, mask=live)
-        x = tl.sum(p[:, None] * e, axis=0)
+        x = tl.sum(product(p[:, None], e), axis=0)
         count = tl.sum((live & (i == 0)).to(tl.int32), axis=0)
     else:
         total = tl.zeros([T * KP, D], ACC)
@@ -201,7 +201,7 @@ def learn_bags(
         share = 1.0 / tl.maximum(count, 1).to(ACC)
     x *= share
 
-    z = tl.sum(w * x[None, :], axis=1) + b
+    z = tl.sum(product(w, x[None, :]), axis=1) + b
     z = tl.where(known, z, float("-inf"))
     top = tl.max(z, axis=0)
     powers = tl.exp(z - top)
@@ -217,12 +217,12 @@ def learn_bags(
     sums += bag * (C * d + C)
     tl.store(sums + c[:, None] * d + cols[None, :], of_z[:, None] * x[None, :], mask=wide)
     tl.store(sums + C * d + c, of_z, mask=known)
-    g = tl.sum(of_z[:, None] * w, axis=0) * share
+    g = tl.sum(product(of_z[:, None], w), axis=0) * share
     tl.store(of_x + bag * d + cols, g, mask=cols < d)
 
     if slope is not None:
         if WHOLE:
-            dots = tl.sum(e * g[None, :], axis=1)
+            dots = tl.sum(product(e, g[None, :]), axis=1)
             tl.store(slope + t * k + i, tl.where(fine, dots, 0), mask=live)
         else:
             for first in range(begin, end, T):
@@ -230,5 +230,5 @@ def learn_bags(
                 live, e, p = tokens_now(
                     t, i, end, cols, places, sizes, E, P, d, k, E_record, P_record, RULE, ACC
                 )
-                dots = tl.sum(e * g[None, :], axis=1)
+                dots = tl.sum(product(e, g[None, :]), axis=1)
                 tl.store(slope + t * k + i, tl.where(fine, dots, 0), mask=live)
