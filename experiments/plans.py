@@ -152,6 +152,17 @@ ABLATIONS["dictionary"] = {
     for start, scale in (("", 1.0), (", small start", QUIET))
     for size in (10_000, 50_000, 300_000, 1_000_000)
 }
+# How long n-grams are, and nothing else.
+ABLATIONS["ngrams"] = {
+    name: replace(HASH, ngrams=(1, longest))
+    for longest, name in (
+        (1, "words"),
+        (2, "1- and 2-grams"),
+        (3, "1- to 3-grams"),
+        (5, "1- to 5-grams"),
+        (9, "1- to 9-grams"),
+    )
+}
 ABLATIONS["rates"] = {
     f"{name}, rate x {scale:g}": replace(TABLE2[name], rate_scale=scale)
     for name in ("hash 40M", "standard 200M, small start")
@@ -201,6 +212,7 @@ ABLATIONS["concat"] = variants.CONCAT
 ABLATIONS["regularising"] = regularising.PLAN
 ABLATIONS["sentence"] = sentence.PLAN
 OTHER_SETS = {
+    "ngrams": tuple(datasets.SOURCES),
     "rates": tuple(datasets.SOURCES),
     "hashes": (*ABLATION_SETS, "langid_commonvoice"),
     "crowding": ("langid_commonvoice",),
