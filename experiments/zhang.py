@@ -154,7 +154,13 @@ def from_hub(spec: Zhang) -> tuple[Part, Part]:
         raise SystemExit(
             'the hub needs one more package: pip install "hashembed[experiments]"'
         ) from None
-    rows = (load_dataset(spec.hub, split=part).with_format("arrow") for part in PARTS)
+    try:
+        rows = [load_dataset(spec.hub, split=part).with_format("arrow") for part in PARTS]
+    except OSError as error:  # no connection, no such set
+        raise SystemExit(
+            f"could not get {spec.hub} from the hub ({error}): name the folder that holds "
+            f"{spec.archive}.tar.gz with --data, or try again"
+        ) from None
     train, test = (_part(part[:], spec.columns, spec.label) for part in rows)
     return train, test
 

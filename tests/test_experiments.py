@@ -86,27 +86,37 @@ def yahoo_archive(folder: Path, train: int = 3) -> Path:
     return path
 
 
-def test_an_archive_and_the_hub_give_the_same(tmp_path, small_yahoo, monkeypatch):
+@pytest.mark.parametrize("name", [name for name, spec in zhang.SETS.items() if spec.hub])
+def test_an_archive_and_the_hub_give_the_same(name, tmp_path, monkeypatch):
+    spec, hub = replace(zhang.SETS[name], rows=(3, 2), md5=""), tmp_path / "hub"
+    hub.mkdir()
+    for part, count in zip(zhang.PARTS, spec.rows, strict=True):
+        texts = [[f"{column} {i}\\n{part}" for i in range(count)] for column in spec.columns]
+        rows = [[str(i + 1), *row] for i, row in enumerate(zip(*texts, strict=True))]
+        write_csv(tmp_path / spec.archive / f"{part}.csv", rows)
+        columns = {"id": list(range(count)), spec.label: list(range(count))}
+        columns |= dict(zip(spec.columns, texts, strict=True))
+        pq.write_table(pa.table(columns), hub / f"{part}-00000-of-00001.parquet")
+    monkeypatch.setattr(zhang, "AG_FILES", {})
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(zhang.SETS, name, replace(spec, hub=str(hub)))
+    from_archive, from_hub = datasets.load(name, tmp_path), datasets.load(name, None)
+    assert from_hub.checksum() == from_archive.checksum()
+    assert from_hub.train.labels.tolist() == [0, 1, 2]
+    assert from_hub.test.texts[1].as_py() == " ".join(f"{c} 1 test" for c in spec.columns)
+
+
+def test_an_archive(tmp_path, small_yahoo):
     yahoo_archive(tmp_path)
     archive = datasets.load("yahoo", tmp_path)
     assert archive.test.texts.to_pylist() == [f"title {i} question answer test" for i in (0, 1)]
     assert archive.train.labels.tolist() == [0, 1, 2]
 
-    hub = tmp_path / "hub"
-    hub.mkdir()
-    for part, count in (("train", 3), ("test", 2)):
-        rows = {
-            "id": list(range(count)),
-            "topic": list(range(count)),
-            "question_title": [f"title {i}" for i in range(count)],
-            "question_content": ["question"] * count,
-            "best_answer": [f"answer\\n{part}"] * count,
-        }
-        pq.write_table(pa.table(rows), hub / f"{part}-00000-of-00001.parquet")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(zhang.SETS, "yahoo", replace(small_yahoo, hub=str(hub)))
-    from_hub = datasets.load("yahoo", None)
-    assert from_hub.checksum() == archive.checksum()
+
+def test_a_hub_that_cannot_be_reached(tmp_path, small_yahoo, monkeypatch):
+    monkeypatch.setitem(zhang.SETS, "yahoo", replace(small_yahoo, hub=str(tmp_path / "none")))
+    with pytest.raises(SystemExit, match=r"could not get .*none from the hub .*--data"):
+        datasets.load("yahoo", None)
 
 
 def test_row_counts_and_checksums_are_verified(tmp_path, small_yahoo, monkeypatch):
