@@ -154,8 +154,9 @@ ABLATIONS["dictionary"] = {
 }
 # How long n-grams are, and nothing else.
 ABLATIONS["ngrams"] = {
-    name: replace(HASH, ngrams=(1, longest))
-    for longest, name in (
+    f"{name}, {ngrams}": replace(TABLE2[name], ngrams=(1, longest))
+    for name in ("hash 40M", "standard 200M, small start")
+    for longest, ngrams in (
         (1, "words"),
         (2, "1- and 2-grams"),
         (3, "1- to 3-grams"),
