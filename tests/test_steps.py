@@ -236,6 +236,42 @@ def test_members_train_together_as_they_do_alone(hidden):
             np.testing.assert_allclose(array, other.tensors()[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("resident")
+def test_members_of_different_forms_train_together_as_they_do_alone():
+    def members():
+        forms = [HashSpec(40, 11, 2), HashSpec(70, 9, 3), HashSpec(40, 11, 2)]
+        return [
+            DeepModel(spec, 5, CLASSES, importance=i < 2, device=DEVICE)
+            for i, spec in enumerate(forms)
+        ]
+
+    together, alone = members(), members()
+    steps_of(together)
+    for one, other in zip(together, alone, strict=True):
+        steps_of([other])
+        for name, array in one.tensors().items():
+            np.testing.assert_allclose(array, other.tensors()[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("resident")
+def test_large_batches_of_many_classes_go_another_way(monkeypatch):
+    monkeypatch.setattr(cuda_shallow, "MOST_SUMS", BATCH * (CLASSES * 5 + CLASSES) - 1)
+    one, plain = model(), model(device="cpu")
+    got, want = steps_of([one]), plain_steps_of(plain)
+    assert not one.prepared.shallow
+    np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.usefixtures("resident")
+def test_documents_without_a_word():
+    bags = Bags(np.empty(0, np.int64), np.zeros(DOCUMENTS + 1, np.int64))
+    one, plain = model(), model(device="cpu")
+    options = {"batch_size": BATCH, "weights": None, "snippets": None}
+    got = feeding.train_members([one], bags, SINGLE, ORDER, RATES, **options)
+    want = plain.train(bags, SINGLE, ORDER, RATES, **options)
+    np.testing.assert_allclose(got[0], want, rtol=2e-4, atol=2e-5)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not CUDA, reason="needs a CUDA GPU")
 def test_an_ensemble_on_a_gpu_trains_its_members_together():
@@ -287,6 +323,23 @@ def test_vectors_that_overflow_spoil_no_weights(hidden):
     with torch.no_grad():
         mine.network.bag.weight.mul_(1e20)
         mine.network.bag.importance.mul_(1e20)
+    before = {name: array.copy() for name, array in mine.tensors().items()}
+    with pytest.raises(LossNotFiniteError):
+        steps_of([mine], passes=1)
+    for name, array in mine.tensors().items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("where", "aggregation"),
+    [("output.weight", "sum"), ("bag.importance", "sum"), ("output.weight", "concat")],
+)
+@pytest.mark.usefixtures("resident")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, of NumPy
+def test_a_weight_that_is_not_finite_spoils_no_others(where, aggregation):
+    mine = model(aggregation=aggregation)
+    with torch.no_grad():
+        mine.network.get_parameter(where).view(-1)[::7] = torch.inf
     before = {name: array.copy() for name, array in mine.tensors().items()}
     with pytest.raises(LossNotFiniteError):
         steps_of([mine], passes=1)

@@ -9,6 +9,7 @@ import triton
 from torch import Tensor
 
 from hashembed.nn import cuda_places, triton_batches
+from hashembed.nn.batches import free_memory
 from hashembed.nn.cuda_call import Call
 from hashembed.nn.cuda_rows import INTERPRETED, device_of
 
@@ -19,15 +20,15 @@ MOST_PAIRS = 1 << 24  # that are sorted at a time; more are not faster
 BYTES = 60  # that a key takes here, with all that is found out about it
 
 
-def how_many(members: Sequence[Any], room: int, most: int) -> int:
+def how_many(members: Sequence[Any], room: int, most: int, device: torch.device) -> int:
     """Batches of `room` tokens, for these models, to make at a time."""
-    device = members[0].device
-    call = members[0].network.call(torch.empty(0, dtype=torch.int64, device=device), None, None)
-    pairs = max(1, cuda_places.keys_of(call, room))
-    fitting = [most, MOST_PAIRS // pairs, cuda_places.INT32 // cuda_places.span(call)]
+    nothing = torch.empty(0, dtype=torch.int64, device=device)
+    calls = [member.network.call(nothing, None, None) for member in members]
+    pairs = [max(1, cuda_places.keys_of(call, room)) for call in calls]
+    fitting = [most, MOST_PAIRS // max(pairs)]
+    fitting += [cuda_places.INT32 // cuda_places.span(call) for call in calls]
     if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-        fitting.append(free // 8 // (2 * BYTES * pairs * len(members)))
+        fitting.append(free_memory(device) // 8 // (2 * BYTES * sum(pairs)))
     return max(1, min(fitting))
 
 

@@ -37,7 +37,7 @@ def placed(array: Any, device: torch.device) -> Tensor:
     return _placed[place]
 
 
-def _free(device: torch.device) -> int:
+def free_memory(device: torch.device) -> int:
     """Bytes that are free, or that PyTorch holds and does not use."""
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + unused
@@ -48,7 +48,7 @@ def place_keys(keys: I64, spec: HashSpec, device: torch.device) -> Keys:
     if device.type != "cuda":
         return keys
     new = (id(keys), str(device)) not in _placed
-    if new and keys.nbytes > SHARE * _free(device):
+    if new and keys.nbytes > SHARE * free_memory(device):
         return keys
     found = placed(keys, device)
     if new and spec.indexing == "identity":

@@ -1,6 +1,6 @@
 """Steps of the shallow model by `triton_shallow.py`: one kernel, then the updates of the rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,18 +13,23 @@ from hashembed.nn.cuda_places import Places, span
 from hashembed.nn.cuda_rows import INTERPRETED, Rule, Terms, acc, device_of
 
 MOST_SLOPES = 1 << 11  # of the output layer, for each document
+MOST_SUMS = 1 << 26  # for all of a batch
 # Numbers of a document that a program has at a time: of a whole one, or of a part of a longer one.
 WHOLE, PART = (256, 64) if INTERPRETED else (1 << 13, 1 << 10)
 WARPS = 8
 
 
-def takes(model: Any) -> bool:
-    """Whether this is a model that the kernel can train."""
-    bag, output = model.network.bag, model.network.output
+def take(models: Sequence[Any], batch_size: int) -> bool:
+    """Whether these are models that the kernel can train, on the same batches."""
+    # What is known of batches must lie as far apart for one as for the other.
+    rows = {(m.network.bag.spec.num_hashes, m.network.bag.importance is None) for m in models}
+    return len(rows) == 1 and all(_takes(model, batch_size) for model in models)
+
+
+def _takes(model: Any, batch_size: int) -> bool:
+    bag, (C, d) = model.network.bag, model.network.output.weight.shape
     plain = bag.aggregation == "sum" and not bag.append_importance
-    C, d = output.weight.shape
-    tile = triton.next_power_of_2(C) * triton.next_power_of_2(d)
-    small = C * d + C <= MOST_SLOPES and tile <= 1 << 13
+    small = C * d + C <= MOST_SLOPES and batch_size * (C * d + C) <= MOST_SUMS
     return plain and small and not (model.multilabel or model.network.hidden)
 
 

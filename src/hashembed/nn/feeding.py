@@ -6,6 +6,7 @@ works on one part of the batches, the keys of the next are collected and copied.
 """
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from hashembed.text_kernels import gather
 from hashembed.threads import cpu_count, run_workers
 
 PART = 1 << 23  # keys that are streamed at a time
+_one_at_a_time = Lock()  # what a thread does on a GPU is part of the graph that another captures
 
 
 class Snippets(NamedTuple):
@@ -60,6 +62,20 @@ def train_members(
     snippets: Snippets | None,
 ) -> F32:
     """Train models on the same batches, all at once -> losses (members, documents)."""
+    with _one_at_a_time:
+        return _train_members(members, bags, labels, order, rates, batch_size, weights, snippets)
+
+
+def _train_members(
+    members: Sequence[Model],
+    bags: Bags,
+    labels: Labels,
+    order: I64,
+    rates: F32,
+    batch_size: int,
+    weights: F32 | None,
+    snippets: Snippets | None,
+) -> F32:
     check_rates(-(-len(order) // batch_size), rates)
     if len(order) == 0:
         return np.empty((len(members), 0), np.float32)
@@ -132,12 +148,11 @@ def _run_streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> None:
     There are two halves, on the host and on the GPU: one is filled while the other is worked on.
     """
     starts, lengths = (t[:n].to("cpu", copy=True).numpy() for t in (steps.starts, steps.lengths))
-    steps.starts.zero_()  # of documents whose keys are not there yet
     half, cuda = len(steps.keys) // 2, steps.device.type == "cuda"
     collected = torch.empty(2, half, dtype=torch.int64, pin_memory=cuda)
     copied: list[Any] = [None, None]  # events
     used: list[Any] = [None, None]
-    aside = torch.cuda.Stream(steps.device) if cuda else None  # type: ignore[no-untyped-call]
+    aside = steps.copying[0] if cuda else None
     if aside is not None:
         aside.wait_stream(torch.cuda.current_stream(steps.device))
     first, turn = 0, 0

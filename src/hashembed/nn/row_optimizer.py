@@ -73,7 +73,7 @@ class RowOptimizer(Optimizer):
     def stepping(self, table: Tensor, fine: Tensor | None = None) -> "Iterator[cuda_rows.Rule]":
         """One step of a table, on a GPU: the rule that its rows are to be updated by.
 
-        If `fine` is 0 they stay as they are: then the rate, on the GPU too, becomes 0.
+        If `fine` is 0 they and their state stay as they are, and the rate, on the GPU, becomes 0.
         """
         group = self._group_of(table)
         self._check_decay(group)

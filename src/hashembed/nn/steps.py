@@ -1,11 +1,12 @@
-"""Training steps that need nothing from the host: one CUDA graph, replayed.
+"""Training steps that need nothing from the host: a CUDA graph, replayed.
 
 All that a step reads has a fixed place on the GPU: documents in the order they come, rates, the
 number of the step. The batches of some steps are made from it, and sorted, at once, on a stream of
 their own, while those before them are under way (`ahead.py`).
 
-A step finds its batch by its `turn`, so that one graph will do: the kernels of the shallow model
-look where it lies (`cuda_shallow.py`), for others it is copied to one place first (`learning.py`).
+A step finds its batch by its `turn`, so that one graph will do (and another for batches that need
+more room): the kernels of the shallow model look where it lies (`cuda_shallow.py`), for others it
+is copied to one place first, and goes through the layers (`learning.py`).
 """
 
 import gc
@@ -57,10 +58,11 @@ class Steps:
     ) -> None:
         self._members = [weakref.ref(member) for member in members]  # they hold these steps
         self.keys, self.batch_size, self.longest = keys, batch_size, longest
-        self.max_steps, self.streamed, self.device = len(tokens), streamed, members[0].device
+        self.max_steps, self.streamed, self.device = len(tokens), streamed, keys.device
         self.versions = [member.version for member in members]
         self.cuda = self.device.type == "cuda"
-        self.shallow = (self.cuda or INTERPRETED) and all(map(cuda_shallow.takes, members))
+        by_kernel = cuda_shallow.take(members, batch_size)
+        self.shallow = (self.cuda or INTERPRETED) and by_kernel
         self.by_kernels = self.cuda or self.shallow
         documents = self.max_steps * batch_size
 
@@ -94,12 +96,13 @@ class Steps:
         self._of_P = self._make_streams(of_each if self.shallow else 0)
         self._small = self._make_streams(of_each)  # updates of other layers
         self._aside = self._make_streams(1, MAKING)  # what makes the next batches
+        self.copying = self._make_streams(int(streamed), MAKING)  # keys to the GPU
 
     def _make_batches(self, tokens: I64) -> None:
         """Room for most groups of batches, and room for all."""
         most = min(AHEAD, self.max_steps)
         largest = rounded(int(tokens.max()))
-        calls = how_many(self.members, largest, most) if self.by_kernels else most
+        calls = how_many(self.members, largest, most, self.device) if self.by_kernels else most
         groups = [group.max() for group in _split(tokens, calls)]
         self.rooms = rounded(int(np.quantile(groups, 0.9))), largest
         self._batches, self._half = Ahead(self, calls), 0
@@ -207,10 +210,13 @@ class Steps:
             self._step(n, room)
 
     def _capture(self, *step: int) -> torch.cuda.CUDAGraph:
-        """A graph of a step. `torch.cuda.graph` would give all spare memory back first: that takes
-        longer than many steps, and to ask for it again as long.
+        """A graph of a step. `torch.cuda.graph` would always give all spare memory back first: that
+        takes longer than many steps, and to ask for it again as long.
         """
         graph, stream = torch.cuda.CUDAGraph(), self._capturing[0]
+        free, total = torch.cuda.mem_get_info(self.device)
+        if free < total // 8:  # in a capture no memory is given back
+            torch.cuda.empty_cache()
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with _undisturbed(), torch.cuda.stream(stream):
             graph.capture_begin(pool=self._pool)
@@ -223,6 +229,7 @@ class Steps:
     def _step(self, n: int, room: int) -> None:
         here = torch.cuda.current_stream(self.device) if self.cuda else None
         batch = None if self.shallow else self._batches.take_batch(n, room, self.turn)
+        in_use = []  # until all streams have been waited for
         for i in range(len(self._members)):
             if here is not None and self._streams:
                 self._streams[i].wait_stream(here)
@@ -231,7 +238,7 @@ class Steps:
                 if batch is None:
                     self._train_shallow(i, room)
                 else:
-                    self._train(i, batch)
+                    in_use.append(self._train(i, batch))
         if here is not None:
             for stream in (*self._streams, *self._beside, *self._of_P, *self._small):
                 here.wait_stream(stream)
@@ -274,7 +281,7 @@ class Steps:
         if here is not None:
             beside = self._beside[i]
             of_P, small = (torch.cuda.stream(s) for s in (self._of_P[i], self._small[i]))
-            for stream in (self._of_P[i], self._small[i]):
+            for stream in (self._of_P[i], self._small[i], beside):
                 stream.wait_stream(here)
                 for tensor in found.tensors:
                     tensor.record_stream(stream)
@@ -291,7 +298,7 @@ class Steps:
             output.bias.grad = slopes[size:]
             model.update(fine)  # but for the tables
 
-    def _train(self, i: int, batch: tuple[Tensor, ...]) -> None:
+    def _train(self, i: int, batch: tuple[Tensor, ...]) -> Any:
         model, fine, (keys, offsets, truth, weights) = self.members[i], self.fine[i], batch
         keep, places = self._batches.take_places(i, keys, self.turn)
         small = self._small[i] if self.cuda else None
@@ -307,6 +314,7 @@ class Steps:
                 places.free.record(torch.cuda.current_stream(self.device))
 
         learn(model, vectors, truth, weights, fine, model.scale(self.batch_size), note, small)
+        return keep, places
 
 
 def _split(tokens: I64, most: int, size: int = 1) -> list[I64]:

@@ -155,6 +155,7 @@ def softmax_head(
             place = sums + tl.program_id(0).to(tl.int64) * (C * d + C)
             place += tl.where(cols == d, C * d + c[:, None], c[:, None] * d + cols[None, :])
             tl.store(place, total_W, mask=(c < C)[:, None] & (cols <= d)[None, :])
+    gradient = tl.where(counts[:, None], gradient, 0)
     tl.store(of_x + j[:, None] * d + cols[None, :], gradient, mask=mask)
 
 

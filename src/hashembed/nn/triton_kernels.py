@@ -3,7 +3,8 @@
 The paper's letters: E (B, d), P (K, k); N tokens, T of them in a tile, D columns at a time. Sums
 are taken in ACC. An option that is absent is None; the compiler leaves out what hangs on it.
 
-`sort_keys` and `slopes` prepare the gradients; `triton_sums.py` adds them up row by row.
+`sort_keys` and `slopes` prepare the gradients; `triton_sums.py` adds them up row by row, and where
+rows are known ahead `triton_terms.py`.
 """
 
 import triton

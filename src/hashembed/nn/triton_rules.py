@@ -12,8 +12,8 @@ from hashembed.nn.triton_hash import fmix32
 
 STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM = (tl.constexpr(rule) for rule in range(5))
 # Places in `numbers`; the logarithms have base 2.
-LR, EPS, SIZE, ROOT, REST1, REST2, LOG_BETA1, LOG_BETA2, LENGTH = (
-    tl.constexpr(place) for place in range(9)
+LR, EPS, SIZE, ROOT, REST1, REST2, FINE, LOG_BETA1, LOG_BETA2, LENGTH = (
+    tl.constexpr(place) for place in range(10)
 )
 RING = tl.constexpr(2**18)  # steps that `tails` remembers; beyond, a step 2^18 later stands in
 
@@ -244,13 +244,16 @@ def begin_step(step, numbers, lr, fine, lr_bits, eps_bits, log_beta1_bits, log_b
     """The next step t, and what the rules need to know of it.
 
     Triton takes numbers as float32; so they come as the bits of a float64, or, the rate, in memory:
-    there it becomes 0 if all is not `fine`.
+    there it becomes 0 if all is not `fine`, and no row is to be updated.
     """
     t = tl.load(step) + 1
     tl.store(step, t)
     rate = as_float64(lr_bits) if lr is None else tl.load(lr).to(tl.float64)
+    tl.store(numbers + FINE, tl.full([], 1, tl.float64))
     if fine is not None:
-        rate = tl.where(tl.load(fine) != 0, rate, 0.0)
+        good = tl.load(fine) != 0
+        tl.store(numbers + FINE, good.to(tl.float64))
+        rate = tl.where(good, rate, 0.0)
         tl.store(lr, rate.to(lr.dtype.element_ty))
     log_beta1, log_beta2 = as_float64(log_beta1_bits), as_float64(log_beta2_bits)
     tl.store(numbers + LR, rate)
@@ -262,6 +265,17 @@ def begin_step(step, numbers, lr, fine, lr_bits, eps_bits, log_beta1_bits, log_b
     tl.store(numbers + ROOT, 1 / tl.sqrt(1 - tl.exp2(time * log_beta2)))
     tl.store(numbers + REST1, 1 - tl.exp2(log_beta1))
     tl.store(numbers + REST2, 1 - tl.exp2(log_beta2))
+
+
+@triton.jit
+def is_off(numbers, RULE: tl.constexpr):
+    """Whether no row is to be updated in this step: a rate of 0 would not do, for 0 times a number
+    that is not finite is not 0.
+    """
+    if RULE == STORE:
+        return False
+    else:  # noqa: RET505
+        return tl.load(numbers + FINE) == 0
 
 
 @triton.jit

@@ -13,7 +13,7 @@ far its part lies from the beginning (`SHIFT`), and which it is of those sorted 
 import triton
 import triton.language as tl
 
-from hashembed.nn.triton_rules import finish, read
+from hashembed.nn.triton_rules import finish, is_off, read
 
 AT, SHIFT, CALL = (tl.constexpr(place) for place in range(3))
 
@@ -112,6 +112,8 @@ def update_short(
     which take longest, then those with few. How many there are is known here only; so there are as
     many programs as the GPU can run, each of which goes on until all is done.
     """
+    if is_off(numbers, RULE):
+        return
     shift = shift_of(turn)
     found = found_of(turn, found)
     few = tl.load(found + 1)
@@ -271,6 +273,8 @@ def finish_long(
     """Update the long rows that begin in one of A tiles: those that end FEW tiles further, or less,
     at once, the longer ones one after the other.
     """
+    if is_off(numbers, RULE):
+        return
     shift = shift_of(turn)
     n = tl.load(found_of(turn, found)).to(tl.int64)
     slots += shift
