@@ -10,10 +10,10 @@ def parameters(methods: list[list[dict]]) -> str:
     )
 
 
-def seconds(methods: list[list[dict]]) -> str:
+def seconds(methods: list[list[dict]], digits: int = 1) -> str:
     """The median time of training, from runs on a quiet machine alone."""
     quiet = [[run["metrics"]["train_seconds"] for run in runs if run["quiet"]] for runs in methods]
-    return _joined([f"{statistics.median(times):.1f}" if times else "" for times in quiet])
+    return _joined([f"{statistics.median(times):.{digits}f}" if times else "" for times in quiet])
 
 
 def _joined(cells: list[str]) -> str:

@@ -164,6 +164,25 @@ ABLATIONS["ngrams"] = {
         (9, "1- to 9-grams"),
     )
 }
+# What takes time: the size of the table, rows that are read for an n-gram, or the embedding?
+ABLATIONS["time"] = {
+    "standard, 10M vectors": TABLE2["standard 200M, small start"],
+    "standard, 1M vectors": replace(TABLE2["standard 200M, small start"], num_buckets=1_000_000),
+    "standard, two of 1M vectors": replace(
+        TABLE2["standard 200M, small start"], num_buckets=1_000_000, num_hashes=2
+    ),
+    "hash, k = 1": replace(HASH, num_hashes=1),
+    "hash, k = 2": HASH,
+}
+LARGER_SETS = (
+    "langid_commonvoice",
+    "emotions",
+    "news_category",
+    "renttherunway",
+    "ag_news_partial",
+    "imdb",
+    "20newsgroups",
+)
 ABLATIONS["rates"] = {
     f"{name}, rate x {scale:g}": replace(TABLE2[name], rate_scale=scale)
     for name in ("hash 40M", "standard 200M, small start")
@@ -214,6 +233,7 @@ ABLATIONS["regularising"] = regularising.PLAN
 ABLATIONS["sentence"] = sentence.PLAN
 OTHER_SETS = {
     "ngrams": tuple(datasets.SOURCES),
+    "time": LARGER_SETS,
     "rates": tuple(datasets.SOURCES),
     "hashes": (*ABLATION_SETS, "langid_commonvoice"),
     "crowding": ("langid_commonvoice",),

@@ -143,6 +143,17 @@ def ablation(name: str) -> Callable[[Path], str]:
     return table
 
 
+def times(folder: Path) -> str:
+    """Seconds of training, of runs on a quiet machine."""
+    cells = dict(ordered(gather(folder, "time")))
+    rows = [
+        [label, *(costs.seconds([cells[dataset][label]], 2) for dataset in cells)]
+        for label in plans.ABLATIONS["time"]
+    ]
+    found = [row for row in rows if any(row[1:])]
+    return markdown(["", *cells], found) + ("\n![time](figures/time.png)\n" if found else "")
+
+
 SECTIONS: dict[str, Callable[[Path], str]] = {
     "table1": table1,
     "table2": table2,
@@ -153,13 +164,18 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "table4": table4,
     "collisions": collisions_table.table,
     **{name: ablation(name) for name in plans.ABLATIONS},
+    "time": times,
     "regularising": curves.table,
     "best": best_report.table,
 }
 
 
+MEASURES = {"time": ("train_seconds", 1, "seconds of training")}  # where it is not accuracy
+
+
 def plot(folder: Path, name: str, figures: Path) -> None:
-    """Accuracy by setting, a panel for each set, with the standard deviation over seeds."""
+    """Accuracy (or time) by setting, a panel for each set, with the standard deviation over seeds."""
+    key, scale, label = MEASURES.get(name, ("test_accuracy", 100, "test accuracy, %"))
     cells = ordered(gather(folder, name))
     if not cells:
         return
@@ -168,7 +184,7 @@ def plot(folder: Path, name: str, figures: Path) -> None:
     path = figures / f"{name}.png"
     with drawing(path, shape, (width + 2, height), sharey=True) as (figure, panels):
         for axes, (dataset, methods) in zip(panels.flat, cells, strict=False):
-            runs = [[100 * r["metrics"]["test_accuracy"] for r in methods[x]] for x in labels]
+            runs = [[scale * run["metrics"][key] for run in methods[x]] for x in labels]
             means = [statistics.mean(values) if values else float("nan") for values in runs]
             spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in runs]
             axes.errorbar(means, range(len(labels)), xerr=spread, fmt="o", capsize=3)
@@ -178,7 +194,7 @@ def plot(folder: Path, name: str, figures: Path) -> None:
             axes.set_axis_off()
         panels[0][0].set_yticks(range(len(labels)), labels)
         panels[0][0].invert_yaxis()
-        figure.supxlabel("test accuracy, %")
+        figure.supxlabel(label)
 
 
 # What the parts of table 2 fill, where it is not the first of its tables.
