@@ -174,7 +174,7 @@ MEASURES = {"time": ("train_seconds", 1, "seconds of training")}  # where it is 
 
 
 def plot(folder: Path, name: str, figures: Path) -> None:
-    """Accuracy (or time) by setting, a panel for each set, with the standard deviation over seeds."""
+    """Accuracy, or time, by setting, a panel for each set, with the deviation over seeds."""
     key, scale, label = MEASURES.get(name, ("test_accuracy", 100, "test accuracy, %"))
     cells = ordered(gather(folder, name))
     if not cells:
