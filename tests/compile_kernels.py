@@ -132,9 +132,10 @@ def rules():
             ints = long_rows.int()
             lists = (long_rows, ints, long_rows, long_rows, ints)
             found = cuda_rows.Distinct(ints, ints, ints, *lists)
-            rest = (0, 0, 5000, 1, 30, torch.zeros(5000, d), 0, None, None, found)
-            for turn in (None, torch.zeros(4, dtype=torch.int64)):
-                terms = cuda_rows.Terms(None, None, *rest, turn)
+            rest = (0, 0, 5000, 1, 30, torch.zeros(5000, d), 0, None, None)
+            cuda_rows.sum_rows(cuda_rows.Terms(long_rows, long_rows, *rest), rule, behind=adam)
+            for turn in (None, torch.zeros(3, dtype=torch.int64)):
+                terms = cuda_rows.Terms(None, None, *rest, found, turn)
                 cuda_rows.update_terms(terms, rule, behind=adam)
 
 
