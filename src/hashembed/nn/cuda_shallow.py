@@ -19,8 +19,8 @@ WHOLE, PART = (256, 64) if INTERPRETED else (1 << 13, 1 << 10)
 WARPS = 8
 
 
-def take(models: Sequence[Any], batch_size: int) -> bool:
-    """Whether these are models that the kernel can train, on the same batches."""
+def suits(models: Sequence[Any], batch_size: int) -> bool:
+    """Whether the kernel can train these models, on the same batches."""
     # What is known of batches must lie as far apart for one as for the other.
     rows = {(m.network.bag.spec.num_hashes, m.network.bag.importance is None) for m in models}
     return len(rows) == 1 and all(_takes(model, batch_size) for model in models)

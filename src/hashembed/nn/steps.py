@@ -61,7 +61,7 @@ class Steps:
         self.max_steps, self.streamed, self.device = len(tokens), streamed, keys.device
         self.versions = [member.version for member in members]
         self.cuda = self.device.type == "cuda"
-        by_kernel = cuda_shallow.take(members, batch_size)
+        by_kernel = cuda_shallow.suits(members, batch_size)
         self.shallow = (self.cuda or INTERPRETED) and by_kernel
         self.by_kernels = self.cuda or self.shallow
         documents = self.max_steps * batch_size
