@@ -166,19 +166,23 @@ def training():
 
 def shallow():
     """The kernel of shallow models: documents that fit into a tile, and longer ones."""
-    forms = [(20, "adam", {}), (5, "adam", {}), (5, "adagrad", {})]
-    forms += [(20, "adagrad", {"mode": "mean", "importance": False})]
-    for d, optimizer, options in forms:
+    whole, parts = (100, True), (1000, False)  # the longest document, and whether it has its turn
+    plain = {"mode": "mean", "importance": False}
+    for d, optimizer, options, documents_of in (
+        (20, "adam", {}, (whole, parts)),
+        (5, "adam", {}, ((7, True),)),
+        (20, "adagrad", plain, (whole,)),
+    ):
         model = DeepModel(HashSpec(50, 9, 2), d, 3, optimizer=optimizer, **options)
         bag, n = model.network.bag, 8
         longs = torch.zeros(64, dtype=torch.int64)
         tensors = (bag.weight, bag.importance, longs, bag.hash_seeds, longs[: n + 1], None, None)
         call = Call(*tensors, 50, 0, False, False, False, False)
         places = cuda_places.prepared(call, cuda_places.make_room(call))
-        for longest, turn in ((100, longs[:3]), (7, longs[:3]), (1000, None)):
+        for longest, in_turn in documents_of:
             documents = cuda_shallow.Documents(longs, longs, torch.zeros(n), n, longest)
             record = cuda_shallow.Record(longs, torch.zeros(n), longs[0].int())
-            here = places._replace(turn=turn)
+            here = places._replace(turn=longs[:3] if in_turn else None)
             rule_of = model.optimizers[0].rule_of
             cuda_shallow.learn(model, documents, record, call, here, rule_of, 0.5)
 
