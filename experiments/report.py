@@ -129,29 +129,28 @@ def embedding_parameters(runs: list[dict]) -> str:
     return "".join(f", {count / 1e3:,.0f}k" for count in counts)
 
 
+def reached(runs: list[dict]) -> str:
+    return accuracy(runs) + embedding_parameters(runs)
+
+
+# What the tables of ablations show, where it is not accuracy.
+CELLS: dict[str, Callable[[list[dict]], str]] = {"time": lambda runs: costs.seconds([runs], 2)}
+
+
 def ablation(name: str) -> Callable[[Path], str]:
+    cell = CELLS.get(name, reached)
+
     def table(folder: Path) -> str:
         cells = dict(ordered(gather(folder, name)))
         rows = []
         for label in plans.ABLATIONS[name]:
             runs = [cells[dataset][label] for dataset in cells]
-            found = [accuracy(of) + embedding_parameters(of) for of in runs]
+            found = [cell(of) for of in runs]
             if any(found):
                 rows.append([label, *found])
         return markdown(["", *cells], rows) + (f"\n![{name}](figures/{name}.png)\n" if rows else "")
 
     return table
-
-
-def times(folder: Path) -> str:
-    """Seconds of training, of runs on a quiet machine."""
-    cells = dict(ordered(gather(folder, "time")))
-    rows = [
-        [label, *(costs.seconds([cells[dataset][label]], 2) for dataset in cells)]
-        for label in plans.ABLATIONS["time"]
-    ]
-    found = [row for row in rows if any(row[1:])]
-    return markdown(["", *cells], found) + ("\n![time](figures/time.png)\n" if found else "")
 
 
 SECTIONS: dict[str, Callable[[Path], str]] = {
@@ -164,7 +163,6 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "table4": table4,
     "collisions": collisions_table.table,
     **{name: ablation(name) for name in plans.ABLATIONS},
-    "time": times,
     "regularising": curves.table,
     "best": best_report.table,
 }

@@ -222,18 +222,22 @@ def test_streamed_keys_give_the_same_bits(monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("hidden", [(), (6,)])
-@pytest.mark.usefixtures("resident")
-def test_members_train_together_as_they_do_alone(hidden):
-    def members():
-        return [model(hidden, seed=s) for s in (0, 1)]
-
+def assert_together_as_alone(members):
     together, alone = members(), members()
     steps_of(together, passes=1)
     for one, other in zip(together, alone, strict=True):
         steps_of([other], passes=1)
         for name, array in one.tensors().items():
             np.testing.assert_allclose(array, other.tensors()[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("hidden", [(), (6,)])
+@pytest.mark.usefixtures("resident")
+def test_members_train_together_as_they_do_alone(hidden):
+    def members():
+        return [model(hidden, seed=s) for s in (0, 1)]
+
+    assert_together_as_alone(members)
 
 
 @pytest.mark.usefixtures("resident")
@@ -245,12 +249,7 @@ def test_members_of_different_forms_train_together_as_they_do_alone():
             for i, spec in enumerate(forms)
         ]
 
-    together, alone = members(), members()
-    steps_of(together, passes=1)
-    for one, other in zip(together, alone, strict=True):
-        steps_of([other], passes=1)
-        for name, array in one.tensors().items():
-            np.testing.assert_allclose(array, other.tensors()[name], rtol=1e-4, atol=1e-5)
+    assert_together_as_alone(members)
 
 
 @pytest.mark.usefixtures("resident")

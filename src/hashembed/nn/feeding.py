@@ -5,7 +5,8 @@ the arrays live. A set whose keys take too much of the memory is streamed instea
 works on one part of the batches, the keys of the next are collected and copied.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from hashembed.text_kernels import gather
 from hashembed.threads import cpu_count, run_workers
 
 PART = 1 << 23  # keys that are streamed at a time
-_one_at_a_time = Lock()  # what a thread does on a GPU is part of the graph that another captures
+_training = Lock()
 
 
 class Snippets(NamedTuple):
@@ -50,6 +51,14 @@ def draw_snippets(
     return Snippets(starts + indexing.reduce_range(b, sizes - lengths + 1), lengths, maximum)
 
 
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """What a thread does on a GPU would become part of the graph that another captures."""
+    with _training:
+        yield
+
+
+@_one_at_a_time()
 def train_members(
     members: Sequence[Model],
     bags: Bags,
@@ -62,20 +71,6 @@ def train_members(
     snippets: Snippets | None,
 ) -> F32:
     """Train models on the same batches, all at once -> losses (members, documents)."""
-    with _one_at_a_time:
-        return _train_members(members, bags, labels, order, rates, batch_size, weights, snippets)
-
-
-def _train_members(
-    members: Sequence[Model],
-    bags: Bags,
-    labels: Labels,
-    order: I64,
-    rates: F32,
-    batch_size: int,
-    weights: F32 | None,
-    snippets: Snippets | None,
-) -> F32:
     check_rates(-(-len(order) // batch_size), rates)
     if len(order) == 0:
         return np.empty((len(members), 0), np.float32)
