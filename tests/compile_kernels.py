@@ -105,7 +105,7 @@ def rules():
     """All updates; some of narrow rows, and of rows of 16 bits."""
     for number in range(cuda_rows.STORE, cuda_rows.ADAM + 1):
         ends = number in (cuda_rows.STORE, cuda_rows.ADAM)
-        more = ((2, torch.float32), (40, torch.bfloat16)) if ends else ()
+        more = ((2, torch.float32), (40, torch.bfloat16)) if ends else ((5, torch.float32),)
         for d, kind in ((20, torch.float32), *more):
             width = {cuda_rows.ADAM: record_width(d), cuda_rows.ADAGRAD_ROWWISE: 1}
             adam = number == cuda_rows.ADAM

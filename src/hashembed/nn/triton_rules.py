@@ -23,7 +23,7 @@ def product(a, b):
     """a b, rounded. A sum of products that threads add up together must be the same for all of
     them; fused with the addition that follows, each would round another one of the products.
     """
-    return a * b + 0.0
+    return tl.fma(a, b, tl.zeros_like(a))  # of a * b + 0.0 the compiler knows better, where a is b
 
 
 @triton.jit
