@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments import datasets, regularising, sentence, variants
+from experiments import classes, datasets, regularising, sentence, variants
 from experiments.collisions import Collisions
 from experiments.deep import Deep
-from experiments.phrases import Phrases
+from experiments.phrases import PRUNING, TABLE4
 from experiments.rivals import FastText, LinearModel, NaiveBayesSVM
 from experiments.runs import Run
 from experiments.shallow import Shallow
@@ -231,6 +231,8 @@ ABLATIONS["appended"] = variants.APPENDED
 ABLATIONS["concat"] = variants.CONCAT
 ABLATIONS["regularising"] = regularising.PLAN
 ABLATIONS["sentence"] = sentence.PLAN
+ABLATIONS["classes"] = classes.PLAN
+ABLATIONS["pruning"] = PRUNING
 OTHER_SETS = {
     "ngrams": tuple(datasets.SOURCES),
     "time": LARGER_SETS,
@@ -242,6 +244,7 @@ OTHER_SETS = {
     "concat": variants.SETS,
     "regularising": regularising.SETS,
     "sentence": sentence.SETS,
+    "classes": classes.SETS,
 }
 
 
@@ -301,7 +304,7 @@ def table3(dataset: str) -> list[Run]:
 
 
 def table4(dataset: str) -> list[Run]:
-    return [Run("table4", dataset, "important n-grams", 0, Phrases())]
+    return [Run("table4", dataset, "important n-grams", 0, TABLE4)]
 
 
 def ablation(name: str, dataset: str) -> list[Run]:

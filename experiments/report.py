@@ -15,6 +15,7 @@ from experiments import (
     curves,
     datasets,
     deep_tables,
+    follow_ups,
     plans,
 )
 from experiments.phrases_table import plot4, table4
@@ -164,7 +165,15 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "collisions": collisions_table.table,
     **{name: ablation(name) for name in plans.ABLATIONS},
     "regularising": curves.table,
+    "pruning": follow_ups.pruning,
+    "classes": follow_ups.classes,
     "best": best_report.table,
+}
+# Plots that are not those of all ablations.
+PLOTS: dict[str, Callable[[Path, Path], None]] = {
+    "regularising": curves.plot,
+    "pruning": follow_ups.plot_pruning,
+    "classes": follow_ups.plot_classes,
 }
 
 
@@ -240,8 +249,8 @@ def write(folder: Path = RUNS, template: Path = README) -> None:
     if can_plot():
         best_report.plot(folder, figures / "best.png")
         for name in plans.ABLATIONS:
-            if name == "regularising":
-                curves.plot(folder, figures / "regularising.png")
+            if name in PLOTS:
+                PLOTS[name](folder, figures / f"{name}.png")
             else:
                 plot(folder, name, figures)
         plot4(folder, figures)

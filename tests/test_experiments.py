@@ -515,7 +515,9 @@ def test_what_is_printed_after_the_runs(tmp_path):
 
 def test_the_report_replaces_what_is_between_its_marks(tmp_path):
     point = {"passes": 1, "train_accuracy": 0.9, "test_accuracy": 0.8}
+    kept = [{"share": share, "weight": 0.9, "count": 0.8, "both": 0.9} for share in (0.1, 0.01)]
     more = {"chosen": {"passes": 1}, "train_accuracy": 0.9, "curve": [point]}
+    more |= {"kept": kept, "count_of_important": 3.0}
     for experiment in plans.ABLATIONS:
         for name in list(plans.ABLATIONS[experiment])[:2]:
             put(tmp_path / "runs", fake(experiment, "imdb", name, 0, 0.9, **more))

@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments import best, best_fasttext, best_report, curves, datasets
+from experiments import best, best_fasttext, best_report, curves, datasets, follow_ups
 from experiments.best import CHOICES, FIRST, SECOND, Sized, walk
 from experiments.best_fasttext import SizedFastText
 from experiments.best_search import from_files, search
+from experiments.classes import BUCKETS, KINDS, FewerClasses, narrowed
 from experiments.datasets import Dataset, Part
+from experiments.phrases import Phrases
 from experiments.regularising import Gap, with_noise
-from experiments.runs import Run
+from experiments.runs import Run, records
 from experiments.sentence import PLAN, Sentence, ranking, ranks, table
+from experiments.tables import can_plot
 from experiments.variants import Variant
 
 from experiment_cases import made
@@ -197,3 +200,54 @@ def test_fasttext_fits_the_size(data, tmp_path, monkeypatch):
     barely_too_small = SizedFastText(0.99 * whole / 1e6)  # quantised, all n-grams fit
     model, kept = barely_too_small._fitted(rows, tmp_path / "model", best_fasttext.START, 1)
     assert kept == len(model.words) + 2_000
+
+
+# --- follow-ups: what a part of the n-grams keeps, fewer classes -------------------------------
+
+
+def test_what_a_part_of_the_ngrams_keeps(data, tmp_path):
+    sizes = {"num_embeddings": 100, "num_buckets": 20, "dictionary": 100}
+    method = Phrases(ngrams=(1, 1), **sizes)
+    for seed in (0, 1):
+        Run("pruning", "imdb", "as table 4", seed, method).make(data, tmp_path, 1, quiet=False)
+    found = [run["metrics"] for run in records(tmp_path, "pruning")]
+    tenth = [next(row for row in of["kept"] if row["share"] == 0.1) for of in found]
+    assert all(row["weight"] > 0.9 for row in tenth)  # the two words that tell the class
+    for number, row in enumerate(tenth):  # which are the most frequent, too
+        row.update({"weight": 0.9, "count": 0.5 + 0.2 * number, "both": 0.7})
+    for path, of in zip(sorted(tmp_path.rglob("*.json")), found, strict=True):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": of}))
+    assert "| 90.0 / 60.0 / 70.0 | " in follow_ups.pruning(tmp_path)
+    if can_plot():
+        follow_ups.plot_pruning(tmp_path, tmp_path / "pruning.png")
+        assert (tmp_path / "pruning.png").stat().st_size > 1000
+
+
+def test_fewer_classes(tmp_path):
+    many = Dataset("made", made(900, 5), made(300, 5, seed=1), 5)
+    counts = np.bincount(many.train.labels)
+    largest = np.argsort(-counts, kind="stable")
+    kept = narrowed(many, 2, merge=False)
+    assert len(kept.train) == counts[largest[:2]].sum()
+    assert all(
+        f"class{largest[label]}" in text
+        for text, label in zip(kept.test.texts.to_pylist(), kept.test.labels, strict=True)
+    )
+    merged = narrowed(many, 2, merge=True)
+    assert len(merged.train) == 900
+    groups = [set(largest[0::2]), set(largest[1::2])]
+    assert all(
+        old in groups[new] for old, new in zip(many.train.labels, merged.train.labels, strict=True)
+    )
+    for kind, (n, merge) in KINDS.items():
+        for B in BUCKETS:
+            method = FewerClasses(classes=n and min(n, 3), merge=merge, num_buckets=min(B, 1000))
+            Run("classes", "imdb", f"{kind}, B = {B:,}", 0, method).make(many, tmp_path, 1, False)
+    runs = {run["name"]: run["metrics"]["test_accuracy"] for run in records(tmp_path, "classes")}
+    few, most = (runs[f"all classes, B = {B}"] for B in ("500", "1,000,000"))
+    row = f"| imdb | all classes | {100 * most:.2f} (1 seed) | "
+    line = next(x for x in follow_ups.classes(tmp_path).splitlines() if x.startswith(row))
+    assert line.endswith(f" | {100 * (few - most):+.1f} |")
+    if can_plot():
+        follow_ups.plot_classes(tmp_path, tmp_path / "classes.png")
+        assert (tmp_path / "classes.png").stat().st_size > 1000
