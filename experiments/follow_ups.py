@@ -57,7 +57,8 @@ def plot_pruning(folder: Path, path: Path) -> None:
             axes.set_xscale("log")
             axes.set_title(dataset, fontsize="medium")
             axes.grid(alpha=0.3)
-        panels[0][0].legend(fontsize="small")
+        lines = panels[0][0].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside right", fontsize="small")
         figure.supylabel("points of accuracy lost")
         figure.supxlabel("n-grams kept, %, by importance (by frequency: dashed)")
 
@@ -106,5 +107,5 @@ def plot_classes(folder: Path, path: Path) -> None:
                 name = f"{dataset}, {'groups' if merged else 'largest classes'}"
                 axes.plot(*zip(*points, strict=True), style, color=f"C{number}", label=name)
         axes.set(xscale="log", xlabel="classes", ylabel=f"B = {BUCKETS[0]}: points behind B = 1M")
-        axes.legend(fontsize="small")
+        axes.legend(fontsize="small", loc="upper right")
         axes.grid(alpha=0.3)
