@@ -69,12 +69,18 @@ def to_bags(
         if offsets is not None:
             raise ValueError("offsets must be None when ids are 2-D: each row is a bag already")
         bags, length = ids.shape
-        offsets = torch.arange(bags + 1, device=ids.device) * length
+        offsets = _even_offsets(bags, length, ids.device)
     elif ids.dim() == 1:
         offsets = _closed_offsets(offsets, ids, include_last_offset)
     else:
         raise ValueError(f"ids must be 1-D with offsets or 2-D, found {ids.dim()}-D")
     return ids.reshape(-1), offsets, per_sample_weights
+
+
+def _even_offsets(bags: int, length: int, device: torch.device) -> Tensor:
+    if torch.compiler.is_compiling() or length == 0:  # the compiler sees that there are bags + 1
+        return torch.arange(bags + 1, device=device) * length
+    return torch.arange(0, bags * length + 1, length, device=device)  # one kernel instead of two
 
 
 def _closed_offsets(offsets: Tensor | None, ids: Tensor, include_last_offset: bool) -> Tensor:

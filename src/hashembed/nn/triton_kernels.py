@@ -26,6 +26,7 @@ def id_keys(ids, keys, n, T: tl.constexpr):
 def token_sum(
     t,
     live,
+    key,
     cols,
     first,
     given,
@@ -39,15 +40,14 @@ def token_sum(
     CONCAT: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Columns of the tokens' vectors (T, D); with CONCAT of component `first` alone.
+    """Columns of the vectors (T, D) of tokens t with these keys; with CONCAT of component `first`.
 
     Also returns which tokens are kept, their rows and their weights. What a component is multiplied
     with goes to factors (k, N), if there are: the last of what is given.
     """
-    keys, keep, weights, E, P, seeds, factors = given
+    keep, weights, E, P, seeds, factors = given
     if keep is not None:
         live &= tl.load(keep + t, mask=live, other=0) != 0
-    key = tl.load(keys + t, mask=live, other=0)
     a, b = lanes(key, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
     if INDEXING >= IDENTITY:  # the layers refuse such ids; here they only must not do harm
@@ -104,16 +104,20 @@ def bag_forward(
     first = part // blocks if CONCAT else 0  # the component
     cols = part % blocks * D + tl.arange(0, D)
     places = tl.arange(0, KP)
-    given = (keys, keep, weights, E, P, seeds, factors)
+    given = (keep, weights, E, P, seeds, factors)
     begin = tl.maximum(tl.load(offsets + bag), 0)
     end = tl.minimum(tl.load(offsets + bag + 1), N)
     total = tl.zeros([T, D], ACC)
     appended = tl.zeros([T, KP], ACC)
     count = tl.zeros([T], tl.int32)
+    t = begin + tl.arange(0, T)
+    following = tl.load(keys + t, mask=t < end, other=0)
     for at in range(begin, end, T):
         t = at + tl.arange(0, T)
+        key = following  # which the tokens before did not have to wait for
+        following = tl.load(keys + T + t, mask=t + T < end, other=0)
         vectors, live, row, scale = token_sum(
-            t, t < end, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
+            t, t < end, key, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
         )
         total += vectors
         if MEAN:
@@ -166,9 +170,10 @@ def token_forward(
     part = tl.program_id(1)
     first = part // blocks if CONCAT else 0
     cols = part % blocks * D + tl.arange(0, D)
-    given = (keys, keep, weights, E, P, seeds, None)
+    given = (keep, weights, E, P, seeds, None)
+    key = tl.load(keys + t, mask=t < N, other=0)
     vectors, live, row, scale = token_sum(
-        t, t < N, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
+        t, t < N, key, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
     )
     kind = out.dtype.element_ty
     place = out + t[:, None] * width
