@@ -65,14 +65,18 @@ def dictionary(folder: Path, paper: Paper) -> str:
 
 
 def lengths(folder: Path) -> str:
-    """Sums and means, snippets and whole documents, of one size; sets where more than one ran."""
-    cells = {
-        dataset: methods
-        for dataset, methods in ordered(gather(folder, "table2"))
-        if any(methods[name] for name in plans.LENGTHS if name.endswith(("vectors", "documents")))
-    }
-    rows = [[name, *(accuracy(m[name]) for m in cells.values())] for name in plans.LENGTHS]
-    return markdown(["", *cells], rows if cells else [])
+    """Snippets and whole documents of one size; and, where they ran, means and shallow models."""
+    cells = ordered(gather(folder, "table2"))
+    deep = [name for name in plans.LENGTHS if name.startswith("deep") and "mean" not in name]
+    rows = [
+        [dataset, *(accuracy(methods[name]) for name in deep)]
+        for dataset, methods in cells
+        if any(methods[name] for name in deep if name.endswith("documents"))
+    ]
+    more = [name for name in plans.LENGTHS if name not in deep]
+    sets = {dataset: m for dataset, m in cells if any(m[name] for name in more)}
+    others = [[name, *(accuracy(m[name]) for m in sets.values())] for name in more]
+    return markdown(["set", *deep], rows) + "\n" + markdown(["", *sets], others if sets else [])
 
 
 def varied(name: str) -> str:
