@@ -76,7 +76,8 @@ def lengths(folder: Path) -> str:
     more = [name for name in plans.LENGTHS if name not in deep]
     sets = {dataset: m for dataset, m in cells if any(m[name] for name in more)}
     others = [[name, *(accuracy(m[name]) for m in sets.values())] for name in more]
-    return markdown(["set", *deep], rows) + "\n" + markdown(["", *sets], others if sets else [])
+    table = markdown(["set", *deep], rows)
+    return f"{table}\n{markdown(['', *sets], others)}" if sets else table
 
 
 def varied(name: str) -> str:

@@ -488,9 +488,12 @@ def test_the_right_half_shows_what_validation_chose(tmp_path):
     assert "| ag_news_partial | 90.00 / 80.00 |  |" in table
     assert "Runs of this half: 8 on an abacus." in table
     assert report.SECTIONS["table2 lengths"](tmp_path) == "No runs yet.\n"
+    add("deep hash, B = 50,000, whole documents", 0, 0.9, 0.6)
+    assert "| ag_news_partial | 91.00 ± 1.41 | 60.00 (1 seed) |  |  |\n" in (
+        report.SECTIONS["table2 lengths"](tmp_path)
+    )
     add("deep hash, B = 50,000, mean of vectors", 0, 0.9, 0.5)
     lengths = report.SECTIONS["table2 lengths"](tmp_path)
-    assert "| deep hash, B = 50,000 | 91.00 ± 1.41 |" in lengths
     assert "| deep hash, B = 50,000, mean of vectors | 50.00 (1 seed) |" in lengths
     assert "imdb" not in lengths
 
