@@ -60,6 +60,7 @@ class Deep:
     without importance weights).
     members: of an ensemble, each with hash functions and initial weights of its own; the first has
     one hidden layer of `hidden_layers`, the second two, and so on, over and over.
+    batch_norm: False leaves out the batch normalisation between the layers.
     weight_scale: what the initial component vectors are multiplied with.
     mode: "sum" or "mean" of a document's vectors. snippets: None trains on whole documents.
     batch_size: None is `rule_for_batch`. passes: at most.
@@ -75,6 +76,7 @@ class Deep:
     embedding_dim: int = 20
     hidden_layers: tuple[int, ...] = ()
     members: int = 1
+    batch_norm: bool = True
     weight_scale: float = 1.0
     optimizer: str = "adam"
     learning_rate: float = 0.001
@@ -156,6 +158,7 @@ class Deep:
             self.embedding_dim,
             classes,
             layers,
+            batch_norm=self.batch_norm,
             importance=self.importance,
             mode=self.mode,
             optimizer=self.optimizer,

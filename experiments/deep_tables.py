@@ -68,16 +68,28 @@ def lengths(folder: Path) -> str:
     """Snippets and whole documents of one size; and, where they ran, means and shallow models."""
     cells = ordered(gather(folder, "table2"))
     deep = [name for name in plans.LENGTHS if name.startswith("deep") and "mean" not in name]
-    rows = [
-        [dataset, *(accuracy(methods[name]) for name in deep)]
-        for dataset, methods in cells
-        if any(methods[name] for name in deep if name.endswith("documents"))
-    ]
+    table = _of_one_size(cells, deep, deep[1])
     more = [name for name in plans.LENGTHS if name not in deep]
     sets = {dataset: m for dataset, m in cells if any(m[name] for name in more)}
     others = [[name, *(accuracy(m[name]) for m in sets.values())] for name in more]
-    table = markdown(["set", *deep], rows)
     return f"{table}\n{markdown(['', *sets], others)}" if sets else table
+
+
+def normalisation(folder: Path) -> str:
+    """With and without it, beside the shallow model."""
+    names = list(plans.NORMALISATION)
+    shallow = f"{next(iter(plans.ADAM))}, paper protocol"
+    return _of_one_size(ordered(gather(folder, "table2")), [*names, shallow], names[2])
+
+
+def _of_one_size(cells: list[tuple[str, dict]], names: list[str], needed: str) -> str:
+    """Sets that have one of these runs."""
+    rows = [
+        [dataset, *(accuracy(methods[name]) for name in names)]
+        for dataset, methods in cells
+        if methods[needed]
+    ]
+    return markdown(["set", *names], rows)
 
 
 def varied(name: str) -> str:

@@ -54,12 +54,14 @@ DICTIONARY: dict[str, dict[str, Deep]] = {
 }
 ENSEMBLE = {"deep hash, ensemble of 10": replace(DEEP, num_buckets=50_000, members=10)}
 # Documents are longer at test time than the snippets before: is that what deep models suffer from?
+# Or from the normalisation of vectors?
+ONE_SIZE = {
+    "deep hash, B = 50,000": replace(DEEP, num_buckets=50_000),
+    "deep standard, 50,000 n-grams": replace(DEEP_STANDARD, dictionary=50_000),
+}
 LENGTHS = {
     name + change: replace(method, **settings)
-    for name, method in (
-        ("deep hash, B = 50,000", replace(DEEP, num_buckets=50_000)),
-        ("deep standard, 50,000 n-grams", replace(DEEP_STANDARD, dictionary=50_000)),
-    )
+    for name, method in ONE_SIZE.items()
     for change, settings in (
         ("", {}),
         (", mean of vectors", {"mode": "mean"}),
@@ -71,8 +73,18 @@ LENGTHS |= {
     f"shallow {name}, whole documents": replace(method, snippets=None)
     for name, method in ADAM.items()
 }
+NORMALISATION = {
+    name + change: replace(method, **settings)
+    for name, method in ONE_SIZE.items()
+    for change, settings in (
+        ("", {}),
+        (", whole documents", {"snippets": None}),
+        (", no normalisation", {"batch_norm": False}),
+        (", no normalisation, whole documents", {"batch_norm": False, "snippets": None}),
+    )
+}
 PARTS = ("shallow", "adam", "dictionary", "small-start", "ensemble")  # of table 2
-FOLLOW_UPS = ("lengths",)  # run where they are asked for
+FOLLOW_UPS = ("lengths", "normalisation")  # run where they are asked for
 
 TABLE3 = {
     "BoW": LinearModel(ngrams=(1, 1), size=50_000),
@@ -275,6 +287,8 @@ def table2(
         yield from _seeds(dataset, ENSEMBLE)
     if "lengths" in parts:
         yield from _seeds(dataset, LENGTHS)
+    if "normalisation" in parts:
+        yield from _seeds(dataset, NORMALISATION)
 
 
 def _seeds(dataset: str, methods: dict, seeds: tuple[int, ...] = SEEDS) -> Iterator[Run]:

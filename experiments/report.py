@@ -160,6 +160,7 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "table2 adam": lambda folder: deep_tables.adam(folder, paper2),
     "table2 dictionary": lambda folder: deep_tables.dictionary(folder, paper2),
     "table2 lengths": deep_tables.lengths,
+    "table2 normalisation": deep_tables.normalisation,
     "table3": table3,
     "table4": table4,
     "collisions": collisions_table.table,
@@ -211,6 +212,7 @@ OF_PARTS = {
     "small-start": "table2 dictionary",
     "ensemble": "table2 dictionary",
     "lengths": "table2 lengths",
+    "normalisation": "table2 normalisation",
 }
 
 

@@ -67,12 +67,15 @@ class Plain(nn.Module):
             before = t[f"hidden.{i}.weight"].shape[1]
             linear = nn.Linear(before, width)
             linear.load_state_dict({n: t[f"hidden.{i}.{n}"] for n in ("weight", "bias")})
-            layers += [nn.BatchNorm1d(before, eps=EPSILON), linear, nn.ReLU()]
+            layers += [*self.norm(before), linear, nn.ReLU()]
         if widths:
-            layers.append(nn.BatchNorm1d(widths[-1], eps=EPSILON))
+            layers += self.norm(widths[-1])
         output = nn.Linear(t["W"].shape[1], t["W"].shape[0])
         output.load_state_dict({"weight": t["W"], "bias": t["bias"]})
         self.layers = nn.Sequential(*layers, output).double()
+
+    def norm(self, width):
+        return [nn.BatchNorm1d(width, eps=EPSILON)] if self.options.get("batch_norm", True) else []
 
     def document(self, keys):
         rows, buckets = self.spec(keys)
@@ -101,6 +104,7 @@ MODELS = [
     (SPEC, (), {}),
     (SPEC, (9,), {}),
     (SPEC, (9, 8, 7), {"mode": "mean"}),
+    (SPEC, (9, 8), {"batch_norm": False}),
     (SPEC, (), {"mode": "mean", "append_importance": True}),
     (HashSpec(20, 7, 3, "shared", seed=4), (6,), {"aggregation": "concat"}),
     (HashSpec(30, 30, 1, "identity"), (9,), {"importance": False}),

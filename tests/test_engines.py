@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from hashembed import TextClassifier, demo
+from hashembed.bags import Bags
 from hashembed.checkpoint import ModelFileError
-from hashembed.engines import EnginePlan, choose_device
+from hashembed.engines import EnginePlan, choose_device, deep_passes
 from hashembed.hashing import HashSpec
 from hashembed.nn.deep import DeepModel
 
@@ -113,6 +114,26 @@ def test_devices_that_there_are(monkeypatch):
     assert [choose_device(d) for d in ("auto", "cuda", "cuda:1")] == ["cuda", "cuda", "cuda:1"]
     with pytest.raises(ValueError, match="finds 2 of them, from cuda:0 on"):
         choose_device("cuda:2")
+
+
+def test_a_classifier_has_no_batch_normalisation_but_a_file_may_have():
+    plan = EnginePlan(HashSpec(100, 10), 4, (6, 5))
+    made = plan.make(3)
+    assert not made.network.norms
+    normal = DeepModel(plan.spec, 4, 3, (6, 5))
+    restored = plan.restore(normal.tensors())
+    assert len(restored.network.norms) == 3
+    bags = Bags(np.arange(20), np.array([0, 5, 20]))
+    np.testing.assert_array_equal(restored.scores(bags), normal.scores(bags))
+    again = plan.restore(made.tensors())
+    np.testing.assert_array_equal(again.scores(bags), made.scores(bags))
+
+
+def test_passes_under_hidden_layers():
+    sizes = (1, 10_000, 25_000, 40_000, 10**6)
+    assert [deep_passes(texts) for texts in sizes] == [5, 5, 4, 2, 2]
+    clf = TextClassifier(hidden_layers=(4,), num_embeddings=50)
+    assert len(clf.fit(["a", "b"], ["x", "y"]).history_.epochs) == 5
 
 
 def test_plans_and_widths_that_cannot_be():

@@ -85,6 +85,7 @@ CASES = [
     ((), {"optimizer": "adagrad"}, False),
     ((), {"optimizer": "adam"}, True),
     ((6,), {"optimizer": "adam"}, False),
+    ((6, 7), {"optimizer": "adam", "batch_norm": False}, False),
     ((), {"optimizer": "adagrad", "multilabel": True}, True),
     ((), {"optimizer": "adam", "dropout": 0.3}, False),
     ((), {"aggregation": "concat", "append_importance": True}, False),

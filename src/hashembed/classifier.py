@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hashembed.bags import Bags
 from hashembed.engine import Engine
-from hashembed.engines import DEEP_PASSES, DEEP_RATE, EnginePlan, choose_device
+from hashembed.engines import DEEP_RATE, EnginePlan, choose_device, deep_passes
 from hashembed.estimator import Estimator
 from hashembed.explain import explain_by_occlusion, explain_text
 from hashembed.explanation import Explanation
@@ -56,8 +56,8 @@ class TextClassifier(Estimator):
         lowercase: whether case is ignored.
         embedding_dim: d; None chooses by the number of classes. num_hashes: k.
         num_embeddings, num_buckets: K and B; None sizes them by the distinct n-grams of the text.
-        hidden_layers: widths of layers between the bag and the output, with batch normalisation
-            (needs torch); none is the paper's shallow model, and fast.
+        hidden_layers: widths of layers between the bag and the output (needs torch); none is the
+            paper's shallow model, which is fast, and at least as accurate on most sets.
         members: an ensemble of so many models, each with its own hash functions, that vote.
         device: "cpu", "cuda", or "auto", a GPU where there is one (needs torch).
         passes: over the training data. learning_rate: the first. None takes what suits the model
@@ -441,7 +441,7 @@ class TextClassifier(Estimator):
     def _train_config(self, bags: Bags, distinct: int) -> TrainConfig:
         passes, rate = self.passes, self.learning_rate
         if self.hidden_layers:
-            passes, rate = passes or DEEP_PASSES, rate or DEEP_RATE
+            passes, rate = passes or deep_passes(len(bags)), rate or DEEP_RATE
         return TrainConfig(
             passes=passes or default_passes(bags, distinct),
             learning_rate=rate,

@@ -10,7 +10,8 @@ from hashembed.hashing import HashSpec
 from hashembed.shallow import ShallowModel
 from hashembed.validation import whole_number
 
-DEEP_RATE, DEEP_PASSES = 0.003, 5  # Adam at a falling rate, under hidden layers
+DEEP_RATE = 0.003  # Adam's first, under hidden layers
+DEEP_TEXTS, DEEP_PASSES = 100_000, (2, 5)  # trained on in all, within so many passes
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class EnginePlan:
             self.embedding_dim,
             num_classes,
             self.hidden_layers,
+            batch_norm=False,
             multilabel=self.multilabel,
             optimizer="adam" if self.hidden_layers else "adagrad",
             seed=spec.seed,
@@ -102,6 +104,12 @@ class EnginePlan:
             device=self.device,
         )
         return model
+
+
+def deep_passes(texts: int) -> int:
+    """Passes of Adam under hidden layers: a large set is learned by heart after a few."""
+    least, most = DEEP_PASSES
+    return min(max(round(DEEP_TEXTS / max(texts, 1)), least), most)
 
 
 def _deep_model() -> Any:

@@ -45,14 +45,16 @@ _NAMES = {"bag.weight": "E", "bag.importance": "P", "output.weight": "W", "outpu
 
 
 class DeepModel:
-    """Hash vectors of a document's n-grams, hidden layers with batch normalisation, a linear layer.
+    """Hash vectors of a document's n-grams, hidden layers, a linear layer.
 
     Args:
         spec: the hash: K, B, k, indexing, seed.
         embedding_dim: d.
         num_classes: C.
-        hidden_layers: widths, each with ReLU, batch normalisation between all layers; the paper's
-            deep model has (1000, 1000, 1000). None is the shallow model, without normalisation.
+        hidden_layers: widths, each with ReLU; the paper's deep model has (1000, 1000, 1000). None
+            is the shallow model, without normalisation.
+        batch_norm: batch normalisation between all layers, as in the paper. It costs accuracy: see
+            "Why are deep models worse?" in experiments/README.md.
         importance: False fixes all importance weights at 1. With k = 1 that is a standard
             embedding: the hashing trick, or a dictionary's under "identity" indexing with B = K.
         mode: "sum" or "mean" of a document's hash vectors.
@@ -81,6 +83,7 @@ class DeepModel:
         num_classes: int,
         hidden_layers: Sequence[int] = (),
         *,
+        batch_norm: bool = True,
         importance: bool = True,
         mode: Mode = "sum",
         aggregation: Aggregation = "sum",
@@ -111,6 +114,7 @@ class DeepModel:
             embedding_dim,
             num_classes,
             hidden_layers,
+            batch_norm=batch_norm,
             importance=importance,
             mode=mode,
             aggregation=aggregation,
@@ -131,12 +135,14 @@ class DeepModel:
     def from_tensors(cls, spec: HashSpec, tensors: State, **options: Any) -> "DeepModel":
         """A model with the weights that `tensors` gave; options as in the constructor.
 
-        What the tensors show is taken from them: d, C, the hidden layers, whether there is a P.
+        What the tensors show is taken from them: d, C, the hidden layers, their normalisation,
+        whether there is a P.
         """
         hidden: list[int] = []
         while f"hidden.{len(hidden)}.bias" in tensors:
             hidden.append(len(tensors[f"hidden.{len(hidden)}.bias"]))
         options["importance"] = "P" in tensors
+        options["batch_norm"] = any(name.startswith("norms.") for name in tensors)
         model = cls(spec, tensors["E"].shape[1], len(tensors["bias"]), hidden, **options)
         own = model._weights()
         if own.keys() != tensors.keys():

@@ -86,7 +86,7 @@ class Network(nn.Module):
     """Bag -> (batch normalisation -> linear -> ReLU)* -> batch normalisation -> linear.
 
     Without hidden layers it is the paper's shallow model, bag -> linear; with three of 1000 it is
-    the paper's deep one. See `DeepModel` for the arguments.
+    the paper's deep one. Normalisation can be left out. See `DeepModel` for the arguments.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Network(nn.Module):
         num_classes: int,
         hidden_layers: Sequence[int] = (),
         *,
+        batch_norm: bool = True,
         importance: bool = True,
         mode: Mode = "sum",
         aggregation: Aggregation = "sum",
@@ -119,7 +120,7 @@ class Network(nn.Module):
             device=device,
         )
         widths = [self.bag.output_dim, *hidden_layers]
-        normalised = widths if hidden_layers else []
+        normalised = widths if hidden_layers and batch_norm else []
         self.norms = nn.ModuleList(BatchNorm(width, device) for width in normalised)
         self.hidden = nn.ModuleList(nn.Linear(a, b, device=device) for a, b in pairwise(widths))
         self.output = nn.Linear(widths[-1], num_classes, device=device)
@@ -173,12 +174,13 @@ class Network(nn.Module):
 
     def layers(self, x: Tensor) -> Tensor:
         """Vectors (n, D) -> logits (n, classes)."""
-        for norm, layer in zip(self.norms, self.hidden, strict=False):
-            x = F.relu(layer(norm(x)))
-        if self.norms:
-            x = self.norms[-1](x)
-        logits: Tensor = self.output(x)
+        for number, layer in enumerate(self.hidden):
+            x = F.relu(layer(self._normalised(x, number)))
+        logits: Tensor = self.output(self._normalised(x, len(self.hidden)))
         return logits
+
+    def _normalised(self, x: Tensor, number: int) -> Tensor:
+        return self.norms[number](x) if self.norms else x
 
     def accept(self, fine: Tensor | None = None) -> None:
         """Let the last batch enter the statistics of the normalisation, if it was `fine`."""

@@ -1,0 +1,67 @@
+"""Hidden layers by the number of passes, with and without batch normalisation, on a tenth of the
+training data that is held out: what the defaults under `hidden_layers` are chosen by.
+
+python -m benchmarks.bench_hidden --data FOLDER      -> results/hidden.csv
+"""
+
+import argparse
+import csv
+import os
+import time
+from pathlib import Path
+
+from benchmarks.bench_classify import RESULTS, SETS, machine, prepare, versions
+from benchmarks.bench_rates import HELD_OUT
+from benchmarks.bench_rates import accuracy as shallow_accuracy
+from hashembed.engines import DEEP_RATE, deep_passes
+from hashembed.hashing import HashSpec
+from hashembed.labels import split
+from hashembed.nn.deep import DeepModel
+from hashembed.readers import read_fasttext
+from hashembed.sizes import choose_dim, choose_sizes, count_distinct
+from hashembed.targets import encode
+from hashembed.text import text_to_bags
+from hashembed.training import TrainConfig, default_batch, default_rate, evaluate, fit
+
+LAYERS = (100,)
+PASSES = (1, 2, 3, 5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
+    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
+    options = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / "hidden.csv", "w", newline="") as file:
+        file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
+        writer = csv.writer(file)
+        heads = [f"{p} passes" for p in PASSES]
+        normal = [f"{head}, normalised" for head in heads]
+        writer.writerow(["set", "texts", "no hidden layer", *heads, *normal, "default passes"])
+        for name in SETS:
+            files = prepare(Path(options.data) / name, options.work / name)
+            labels, texts = read_fasttext(files["train"])
+            targets, bags = encode(labels), text_to_bags(texts)
+            kept, held = split(len(bags), HELD_OUT, 0)
+            data = [(bags.take(part), targets.labels.take(part)) for part in (kept, held)]
+            classes, spec = len(targets.classes), HashSpec(*choose_sizes(count_distinct(bags.keys)))
+            rate = default_rate(data[0][0], classes)
+            found = [shallow_accuracy(data, spec, classes, 1, rate)]
+            for batch_norm in (False, True):
+                found += [accuracy(data, spec, classes, passes, batch_norm) for passes in PASSES]
+            row = [name, len(kept), *(f"{100 * a:.2f}" for a in found), deep_passes(len(kept))]
+            writer.writerow(row)
+            print(*row, flush=True)
+
+
+def accuracy(data, spec, classes, passes, batch_norm):
+    model = DeepModel(spec, choose_dim(classes), classes, LAYERS, batch_norm=batch_norm)
+    batch_size = default_batch(data[0][0])
+    config = TrainConfig(passes=passes, learning_rate=DEEP_RATE, decay=True, batch_size=batch_size)
+    fit(model, *data[0], config)
+    return evaluate(model, *data[1])["validation_accuracy"]
+
+
+if __name__ == "__main__":
+    main()
