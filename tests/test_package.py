@@ -61,7 +61,7 @@ ROOMS = [
     ["nn.deep"],
     ["nn.deep_file"],
     ["nn"],
-    ["engines"],
+    ["engines", "optim"],
     ["model_file"],
     ["classifier"],
     ["streaming"],
@@ -95,6 +95,17 @@ def test_public_names():
     for name in hashembed.__all__:
         assert getattr(hashembed, name) is not None
         assert name in dir(hashembed)
+
+
+FROM_OPTIM = """
+from hashembed.optim import RowAdam, RowAdagrad, RowSGD, clip_grad_norm_
+import hashembed
+assert hashembed.optim.RowAdam is RowAdam is hashembed.nn.optim.RowAdam
+"""
+
+
+def test_optimizers_are_imported_as_from_torch():
+    subprocess.run([sys.executable, "-c", FROM_OPTIM], check=True)
 
 
 def module_name(path: Path) -> str:
