@@ -83,6 +83,20 @@ def rates_table(rows: list[dict]) -> str:
     return "\n".join(out)
 
 
+def hidden_table(rows: list[dict]) -> str:
+    """Markdown: without a hidden layer, and with one by passes, without / with normalisation."""
+    passes = [name for name in rows[0] if name.endswith(" passes") and name[0].isdigit()]
+    heads = ["set (texts)", "no hidden layer", *passes, "default"]
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in rows:
+        pairs = [(float(row[name]), float(row[f"{name}, normalised"])) for name in passes]
+        cells = [f"{without:.1f} / {normalised:.1f}" for without, normalised in pairs]
+        name, shallow = f"{row['set']} ({int(row['texts']):,})", float(row["no hidden layer"])
+        default = f"{row['default passes']} passes"
+        out.append(f"| {name} | {shallow:.1f} | {' | '.join(cells)} | {default} |")
+    return "\n".join(out)
+
+
 def online_table(rows: list[dict]) -> str:
     """Markdown: progressive accuracy after so many texts, and texts a second."""
     counts = ("20480", "102400", "189037")
@@ -124,6 +138,7 @@ def main() -> None:
     plot(rows, RESULTS / "classify.png")
     fill(README, table(rows))
     fill(TRAINING, rates_table(read(RESULTS / "rates.csv")[1]))
+    fill(TRAINING, hidden_table(read(RESULTS / "hidden.csv")[1]), "<!-- hidden -->")
     fill(TRAINING, peers_table(rows), "<!-- peers -->")
     fill(ONLINE, online_table(read(RESULTS / "online.csv")[1]), "<!-- online -->")
 
