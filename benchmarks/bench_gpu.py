@@ -421,6 +421,8 @@ def plot() -> None:
         axes.plot(x, [float(row["median_ms"]) for row in mine], "o-", label="step")
         axes.plot(x, [float(row["forward_ms"]) for row in mine], "o-", label="forward")
         axes.set(xscale="log", yscale="log", xlabel=name, ylabel="ms")
+        axes.set_xticks(x, [f"{v:,}" if v < 10**6 else f"1e{len(str(v)) - 1}" for v in x])
+        axes.xaxis.minorticks_off()
         axes.grid(alpha=0.3)
     panels[0, 0].legend()
     figure.suptitle(

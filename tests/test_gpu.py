@@ -3,6 +3,9 @@
 import copy
 import itertools
 import random
+import re
+import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -340,6 +343,35 @@ def test_a_step_in_a_cuda_graph(make):
         optimizer.flush()
     for a, b in zip(models[0].bag.parameters(), models[1].bag.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def graph_of_the_documentation() -> str:
+    """The step in a CUDA graph as docs/gpu.md shows it, with a smaller table."""
+    page = (Path(__file__).parent.parent / "docs" / "gpu.md").read_text()
+    found = re.search(r"^ {8}model = .*?graph\.replay\(\)", page, re.M | re.S)
+    assert found
+    return textwrap.dedent(found[0]).replace("10_000_000", "10_000")
+
+
+def test_the_graph_of_the_documentation():
+    torch.use_deterministic_algorithms(False)
+    data = here([(zipf(4096, 100), torch.randint(0, 4, (4096,))) for _ in range(6)])
+    names = {"torch": torch, "nn": nn, "F": F, "batches": data}
+    names |= {"HashEmbeddingBag": HashEmbeddingBag, "RowAdam": RowAdam}
+    torch.manual_seed(0)
+    exec(compile(graph_of_the_documentation(), "docs/gpu.md", "exec"), names)
+    torch.manual_seed(0)
+    plain = nn.Sequential(HashEmbeddingBag(10_000, 20), nn.Linear(20, 4)).cuda()
+    optimizer = torch.optim.Adam(plain.parameters(), lr=0.001)
+    for ids, labels in data:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(plain(ids), labels)
+        loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(names["loss"], loss, rtol=1e-4, atol=1e-5)
+    names["tables"].flush()
+    for a, b in zip(names["model"].parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
 def test_a_table_that_was_updated_meanwhile_is_refused():
