@@ -46,7 +46,7 @@ TYPES = {
 compiled: set[str] = set()
 
 
-def compile_kernel(kernel, *args, grid, warmup, num_warps=4, maxnreg=None, **kwargs):
+def compile_kernel(kernel, *args, grid, warmup, num_warps=4, **kwargs):
     """In the place of a launch."""
     given = inspect.signature(kernel.fn).bind(*args, **kwargs).arguments
     signature, constants, aligned = {}, {}, {}
@@ -62,8 +62,7 @@ def compile_kernel(kernel, *args, grid, warmup, num_warps=4, maxnreg=None, **kwa
         else:
             signature[parameter.name] = "i32" if abs(value) < 2**31 else "i64"
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
-    options = {"num_warps": num_warps, "maxnreg": maxnreg}
-    made = triton.compile(source, target=TARGET, options=options)
+    made = triton.compile(source, target=TARGET, options={"num_warps": num_warps})
     assert "cubin" in made.asm
     assert not fused_sums(made.asm["ptx"]), f"{kernel.__name__}: sums of threads; see `product`"
     compiled.add(kernel.__name__)

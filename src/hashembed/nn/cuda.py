@@ -17,8 +17,6 @@ from hashembed.nn.cuda_places import Places, locate, sort
 from hashembed.nn.cuda_rows import INTERPRETED, STORE, Rule, Terms, device_of, sum_rows
 
 _BLOCK = 32 if INTERPRETED else 128  # most columns in a tile
-# Of a warp that adds up bags; with more, fewer run at a time. More hash functions would spill.
-_REGISTERS, _FEW_HASHES = 128, 2
 
 
 def _tile(D: int) -> tuple[int, int]:
@@ -60,8 +58,6 @@ def forward(call: Call, factors: Tensor | None = None) -> Tensor:
             triton_kernels.token_forward[grid](call.keys, *tables, *sizes, **call.options, **tile)
         else:
             grid = (call.num_bags, parts)
-            if warps == 1 and call.num_hashes <= _FEW_HASHES and call.weight.dtype != torch.float64:
-                tile["maxnreg"] = _REGISTERS
             triton_kernels.bag_forward[grid](
                 call.keys,
                 call.offsets,
