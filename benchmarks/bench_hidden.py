@@ -36,7 +36,7 @@ def main() -> None:
     with open(RESULTS / "hidden.csv", "w", newline="") as file:
         file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
         writer = csv.writer(file)
-        heads = [f"{p} passes" for p in PASSES]
+        heads = [f"{p} pass{'es' * (p > 1)}" for p in PASSES]
         normal = [f"{head}, normalised" for head in heads]
         writer.writerow(["set", "texts", "no hidden layer", *heads, *normal, "default passes"])
         for name in SETS:

@@ -85,7 +85,7 @@ def rates_table(rows: list[dict]) -> str:
 
 def hidden_table(rows: list[dict]) -> str:
     """Markdown: without a hidden layer, and with one by passes, without / with normalisation."""
-    passes = [name for name in rows[0] if name.endswith(" passes") and name[0].isdigit()]
+    passes = [name for name in rows[0] if name[0].isdigit() and "normalised" not in name]
     heads = ["set (texts)", "no hidden layer", *passes, "default"]
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows:

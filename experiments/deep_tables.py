@@ -83,7 +83,7 @@ def normalisation(folder: Path) -> str:
 
 
 def _of_one_size(cells: list[tuple[str, dict]], names: list[str], needed: str) -> str:
-    """Sets that have one of these runs."""
+    """Of the sets that have the needed run."""
     rows = [
         [dataset, *(accuracy(methods[name]) for name in names)]
         for dataset, methods in cells

@@ -38,7 +38,7 @@ def pruning(folder: Path) -> str:
 
 
 def plot_pruning(folder: Path, path: Path) -> None:
-    """What is lost against the share of n-grams that is kept; chosen by frequency is dashed."""
+    """What is left, less what all give, by the share that is kept; chosen by frequency: dashed."""
     cells = ordered(gather(folder, "pruning"))
     if not cells:
         return
@@ -50,16 +50,16 @@ def plot_pruning(folder: Path, path: Path) -> None:
                 shares = [row["share"] for row in runs[0]["metrics"]["kept"]]
                 whole = statistics.mean(run["metrics"]["test_accuracy"] for run in runs)
                 for key, style in (("weight", "-"), ("count", "--")):
-                    lost = [100 * (_kept(runs, share, key) - whole) for share in shares]
+                    left = [100 * (_kept(runs, share, key) - whole) for share in shares]
                     label = name if key == "weight" else None
                     x = [100 * share for share in shares]
-                    axes.plot(x, lost, style, color=f"C{number}", marker=".", label=label)
+                    axes.plot(x, left, style, color=f"C{number}", marker=".", label=label)
             axes.set_xscale("log")
             axes.set_title(dataset, fontsize="medium")
             axes.grid(alpha=0.3)
         lines = panels[0][0].get_legend_handles_labels()
         figure.legend(*lines, loc="outside right", fontsize="small")
-        figure.supylabel("points of accuracy lost")
+        figure.supylabel("points above all n-grams")
         figure.supxlabel("n-grams kept, %, by importance (by frequency: dashed)")
 
 
@@ -71,27 +71,27 @@ def _whole(methods: dict[str, list[dict]], kind: str = "all classes") -> bool:
     return all(_buckets(methods, kind))
 
 
-def _behind(runs: list[dict], best: list[dict]) -> float:
-    """Points behind the largest table, a mean over seeds."""
+def _ahead(runs: list[dict], best: list[dict]) -> float:
+    """Points above the largest table (below: negative), means over seeds."""
     means = [statistics.mean(run["metrics"]["test_accuracy"] for run in of) for of in (runs, best)]
     return 100 * (means[0] - means[1])
 
 
 def classes(folder: Path) -> str:
-    """Accuracy with the largest table, and how far behind the smaller ones are."""
+    """Accuracy with the largest table, and how many points the smaller ones are above it."""
     rows = []
     for dataset, methods in ordered(gather(folder, "classes")):
         for kind in KINDS:
             if _whole(methods, kind):
                 *few, most = _buckets(methods, kind)
-                behind = [f"{_behind(runs, most):+.1f}" for runs in few]
-                rows.append([dataset, kind, accuracy(most), *behind[::-1]])
+                ahead = [f"{_ahead(runs, most):+.1f}" for runs in few]
+                rows.append([dataset, kind, accuracy(most), *ahead[::-1]])
     header = ["set", "rows and labels", *(f"B = {B:,}" for B in BUCKETS[::-1])]
     return markdown(header, rows) + ("\n![classes](figures/classes.png)\n" if rows else "")
 
 
 def plot_classes(folder: Path, path: Path) -> None:
-    """How far behind the smallest table is against the number of classes."""
+    """The smallest table against the largest, by the number of classes."""
     cells = [(name, of) for name, of in ordered(gather(folder, "classes")) if _whole(of)]
     if not cells:
         return
@@ -103,9 +103,9 @@ def plot_classes(folder: Path, path: Path) -> None:
                 for kind, (count, merge) in KINDS.items():
                     if _whole(methods, kind) and (merge == merged or count is None):
                         runs, _, most = _buckets(methods, kind)
-                        points.append((count or runs[0]["classes"], _behind(runs, most)))
+                        points.append((count or runs[0]["classes"], _ahead(runs, most)))
                 name = f"{dataset}, {'groups' if merged else 'largest classes'}"
                 axes.plot(*zip(*points, strict=True), style, color=f"C{number}", label=name)
-        axes.set(xscale="log", xlabel="classes", ylabel=f"B = {BUCKETS[0]}: points behind B = 1M")
+        axes.set(xscale="log", xlabel="classes", ylabel=f"B = {BUCKETS[0]}: points above B = 1M")
         axes.legend(fontsize="small", loc="upper right")
         axes.grid(alpha=0.3)

@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from hashembed import TextClassifier, demo
-from hashembed.bags import Bags
 from hashembed.checkpoint import ModelFileError
 from hashembed.engines import EnginePlan, choose_device, deep_passes
 from hashembed.hashing import HashSpec
@@ -116,17 +116,30 @@ def test_devices_that_there_are(monkeypatch):
         choose_device("cuda:2")
 
 
-def test_a_classifier_has_no_batch_normalisation_but_a_file_may_have():
-    plan = EnginePlan(HashSpec(100, 10), 4, (6, 5))
-    made = plan.make(3)
-    assert not made.network.norms
-    normal = DeepModel(plan.spec, 4, 3, (6, 5))
-    restored = plan.restore(normal.tensors())
-    assert len(restored.network.norms) == 3
-    bags = Bags(np.arange(20), np.array([0, 5, 20]))
-    np.testing.assert_array_equal(restored.scores(bags), normal.scores(bags))
-    again = plan.restore(made.tensors())
-    np.testing.assert_array_equal(again.scores(bags), made.scores(bags))
+def test_a_classifier_has_no_batch_normalisation_but_an_older_file_may_have(tmp_path):
+    texts, labels = ["a b", "b c", "c a", "a a"] * 8, ["x", "y", "z", "x"] * 8
+    for members in (1, 2):
+        clf = TextClassifier(hidden_layers=(6, 5), num_embeddings=50, passes=2, members=members)
+        clf.fit(texts, labels)
+        assert not clf.model_.state().keys() & {"norms.0.mean", "0.norms.0.mean"}
+        normalised = replace(clf.engine_plan_, batch_norm=True)
+        assert EnginePlan.from_dict(normalised.to_dict()) == normalised
+        older = {k: v for k, v in clf.engine_plan_.to_dict().items() if k != "batch_norm"}
+        assert EnginePlan.from_dict(older).batch_norm
+        with pytest.raises(ValueError, match=r"missing or unknown: .*norms\.0\.mean"):
+            clf.model_.load_state(normalised.make(3).state())
+        clf.engine_plan_, clf.model_ = normalised, normalised.make(3)
+        clf.partial_fit(texts, labels)
+        for for_training in (False, True):
+            path = tmp_path / f"{members}-{for_training}"
+            clf.save(path, for_training=for_training)
+            loaded = TextClassifier.load(path)
+            assert any("norms" in name for name in loaded.model_.state())
+            want = clf.predict_proba(texts)
+            np.testing.assert_allclose(loaded.predict_proba(texts), want, atol=0.01)
+        loaded.partial_fit(texts, labels)
+        clf.partial_fit(texts, labels)
+        np.testing.assert_allclose(loaded.predict_proba(texts), clf.predict_proba(texts), atol=1e-6)
 
 
 def test_passes_under_hidden_layers():

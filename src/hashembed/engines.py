@@ -24,6 +24,7 @@ class EnginePlan:
     members: int = 1
     multilabel: bool = False
     device: str = "cpu"
+    batch_norm: bool = False  # between hidden layers
 
     def __post_init__(self) -> None:
         whole_number("members", self.members, 1, 10_000)
@@ -62,7 +63,7 @@ class EnginePlan:
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "EnginePlan":
         """What `to_dict` described."""
-        fields = {**saved, "spec": HashSpec(**saved["spec"])}
+        fields = {"batch_norm": True, **saved, "spec": HashSpec(**saved["spec"])}  # as it was once
         fields["hidden_layers"] = tuple(fields["hidden_layers"])
         return cls(**fields)
 
@@ -82,7 +83,7 @@ class EnginePlan:
             self.embedding_dim,
             num_classes,
             self.hidden_layers,
-            batch_norm=False,
+            batch_norm=self.batch_norm,
             multilabel=self.multilabel,
             optimizer="adam" if self.hidden_layers else "adagrad",
             seed=spec.seed,

@@ -53,8 +53,8 @@ class DeepModel:
         num_classes: C.
         hidden_layers: widths, each with ReLU; the paper's deep model has (1000, 1000, 1000). None
             is the shallow model, without normalisation.
-        batch_norm: batch normalisation between all layers, as in the paper. It costs accuracy: see
-            "Why are deep models worse?" in experiments/README.md.
+        batch_norm: batch normalisation between all layers, as in the paper. On many sets it costs
+            accuracy: see "Is it the normalisation?" in experiments/README.md.
         importance: False fixes all importance weights at 1. With k = 1 that is a standard
             embedding: the hashing trick, or a dictionary's under "identity" indexing with B = K.
         mode: "sum" or "mean" of a document's hash vectors.
@@ -144,11 +144,7 @@ class DeepModel:
         options["importance"] = "P" in tensors
         options["batch_norm"] = any(name.startswith("norms.") for name in tensors)
         model = cls(spec, tensors["E"].shape[1], len(tensors["bias"]), hidden, **options)
-        own = model._weights()
-        if own.keys() != tensors.keys():
-            different = ", ".join(sorted(own.keys() ^ tensors.keys()))
-            raise ValueError(f"tensors must be those of one model, missing or unknown: {different}")
-        _copy_all(own, tensors)
+        _copy_all(model._weights(), tensors)
         return model
 
     @property
@@ -289,7 +285,8 @@ class DeepModel:
 
     def load_state(self, state: State) -> None:
         """Back to that state."""
-        _copy_all(self._weights(), state)
+        weights = {name: a for name, a in state.items() if name != "steps" and "/" not in name}
+        _copy_all(self._weights(), weights)
         self.steps = int(state["steps"])
         self.version += 1
         for number, optimizer in enumerate(self.optimizers):
@@ -423,6 +420,9 @@ def _to_array(value: Any) -> Any:
 
 @torch.no_grad()
 def _copy_all(tensors: dict[str, Tensor], arrays: State) -> None:
+    if tensors.keys() != arrays.keys():
+        different = ", ".join(sorted(tensors.keys() ^ arrays.keys()))
+        raise ValueError(f"tensors must be those of one model, missing or unknown: {different}")
     for name, tensor in tensors.items():
         if tensor.shape != arrays[name].shape:
             raise ValueError(

@@ -86,7 +86,8 @@ class Network(nn.Module):
     """Bag -> (batch normalisation -> linear -> ReLU)* -> batch normalisation -> linear.
 
     Without hidden layers it is the paper's shallow model, bag -> linear; with three of 1000 it is
-    the paper's deep one. Normalisation can be left out. See `DeepModel` for the arguments.
+    the paper's deep one; without `batch_norm` bag -> (linear -> ReLU)* -> linear. See `DeepModel`
+    for the arguments.
     """
 
     def __init__(

@@ -293,8 +293,6 @@ def _on_gpu(sparse: bool, places: "cuda_places.Places | None", *fields: Any) -> 
             if torch.is_grad_enabled() and _all_in_backward(tables, readers):
                 places = cuda_places.sort_aside(places)
         _announce(tables, readers, places)
-    if not torch.is_grad_enabled():
-        return cuda.forward(call)
     sinks = tuple(
         None if table is None else _sink(table, reader, sparse)
         for table, reader in zip(tables, readers, strict=True)
