@@ -53,7 +53,7 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 @click.option("--hidden", callback=_widths, metavar="WIDTHS", help="Hidden layers: 1000,1000.")
 @click.option("--members", type=click.IntRange(1), default=1, help="An ensemble of so many.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:N or auto.")
-@click.option("--passes", type=click.IntRange(1), help="Over the data; 1 to 10, with --hidden 2 to 5.")
+@click.option("--passes", type=click.IntRange(1), help="Over the data; 1 to 10, --hidden 2 to 5.")
 @click.option("--rate", type=float, help="Learning rate; by default from the lengths.")
 @click.option("--batch-size", type=click.IntRange(1), help="By default from the lengths.")
 @click.option("--balanced", is_flag=True, help="Let rare classes weigh as much as common ones.")
