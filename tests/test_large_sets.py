@@ -124,6 +124,15 @@ def test_a_run_that_was_stopped_goes_on_from_its_file(sentences, tmp_path, kind,
         TextClassifier(**{**settings, "seed": 1}).fit(texts, labels, checkpoint=file)
 
 
+def test_a_run_with_other_validation_data_is_another_run(sentences, tmp_path):
+    texts, labels = (part[:400] for part in sentences)
+    train = {"texts": texts[100:], "labels": labels[100:], "checkpoint": tmp_path / "run"}
+    clf = TextClassifier(**SETTINGS, passes=1)
+    clf.fit(**train, validation=(texts[:50], labels[:50]))
+    with pytest.raises(ModelFileError, match="snapshot of another run"):
+        clf.fit(**train, validation=(texts[50:100], labels[50:100]))
+
+
 def test_progressive_accuracy(sentences, tmp_path):
     """Every text is answered before it is learned; a report comes whenever texts double."""
     texts, labels = sentences

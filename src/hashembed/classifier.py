@@ -221,8 +221,9 @@ class TextClassifier(Estimator):
             weights = None if weights is None else weights[kept]
         on_pass = resume = None
         if checkpoint is not None:
-            made_of: list[npt.NDArray[Any]] = [train.keys, train.offsets]
-            made_of += [labels.labels, labels.offsets, *([] if weights is None else [weights])]
+            made_of: list[npt.NDArray[Any]] = [] if weights is None else [weights]
+            for rows, truth in ((train, labels), *([] if held_out is None else [held_out])):
+                made_of += [rows.keys, rows.offsets, truth.labels, truth.offsets]
             run = fingerprint((self.engine_plan_, config, text_config), made_of)
             resume = load_snapshot(checkpoint, run)
 
