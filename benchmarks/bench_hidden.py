@@ -10,17 +10,12 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.bench_classify import RESULTS, SETS, machine, prepare, versions
-from benchmarks.bench_rates import HELD_OUT
+from benchmarks.bench_classify import RESULTS, SETS, machine, versions
 from benchmarks.bench_rates import accuracy as shallow_accuracy
+from benchmarks.bench_rates import held_out
 from hashembed.engines import DEEP_RATE, deep_passes
-from hashembed.hashing import HashSpec
-from hashembed.labels import split
 from hashembed.nn.deep import DeepModel
-from hashembed.readers import read_fasttext
-from hashembed.sizes import choose_dim, choose_sizes, count_distinct
-from hashembed.targets import encode
-from hashembed.text import text_to_bags
+from hashembed.sizes import choose_dim
 from hashembed.training import TrainConfig, default_batch, default_rate, evaluate, fit
 
 LAYERS = (100,)
@@ -40,17 +35,13 @@ def main() -> None:
         normal = [f"{head}, normalised" for head in heads]
         writer.writerow(["set", "texts", "no hidden layer", *heads, *normal, "default passes"])
         for name in SETS:
-            files = prepare(Path(options.data) / name, options.work / name)
-            labels, texts = read_fasttext(files["train"])
-            targets, bags = encode(labels), text_to_bags(texts)
-            kept, held = split(len(bags), HELD_OUT, 0)
-            data = [(bags.take(part), targets.labels.take(part)) for part in (kept, held)]
-            classes, spec = len(targets.classes), HashSpec(*choose_sizes(count_distinct(bags.keys)))
+            data, spec, classes = held_out(Path(options.data) / name, options.work / name)
+            texts = len(data[0][0])
             rate = default_rate(data[0][0], classes)
             found = [shallow_accuracy(data, spec, classes, 1, rate)]
             for batch_norm in (False, True):
                 found += [accuracy(data, spec, classes, passes, batch_norm) for passes in PASSES]
-            row = [name, len(kept), *(f"{100 * a:.2f}" for a in found), deep_passes(len(kept))]
+            row = [name, texts, *(f"{100 * a:.2f}" for a in found), deep_passes(texts)]
             writer.writerow(row)
             print(*row, flush=True)
 

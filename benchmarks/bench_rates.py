@@ -37,23 +37,25 @@ def main() -> None:
         heads = ["set", "ngrams_per_document", "classes", "passes", *RATES]
         writer.writerow([*heads, "default_rate", "default"])
         for name in SETS:
-            files = prepare(Path(options.data) / name, options.work / name)
-            labels, texts = read_fasttext(files["train"])
-            targets, bags = encode(labels), text_to_bags(texts)
-            kept, held = split(len(bags), HELD_OUT, 0)
-            data = [(bags.take(part), targets.labels.take(part)) for part in (kept, held)]
-            length, classes = len(bags.keys) / len(bags), len(targets.classes)
-            sizes = choose_sizes(count_distinct(bags.keys))
+            data, spec, classes = held_out(Path(options.data) / name, options.work / name)
+            bags = data[0][0]
+            length = len(bags.keys) / len(bags)
             for passes in (1, 2):
-                default = default_rate(data[0][0], classes, passes)
-                tried = [
-                    accuracy(data, HashSpec(*sizes), classes, passes, rate)
-                    for rate in (*RATES, default)
-                ]
+                default = default_rate(bags, classes, passes)
+                tried = [accuracy(data, spec, classes, passes, rate) for rate in (*RATES, default)]
                 row = [f"{100 * a:.2f}" for a in tried]
                 row = [name, round(length), classes, passes, *row[:-1], f"{default:.3f}", row[-1]]
                 writer.writerow(row)
                 print(*row, flush=True)
+
+
+def held_out(folder, work):
+    """-> bags and labels of the training data but a tenth, and of that; sizes; classes."""
+    labels, texts = read_fasttext(prepare(folder, work)["train"])
+    targets, bags = encode(labels), text_to_bags(texts)
+    parts = split(len(bags), HELD_OUT, 0)
+    data = [(bags.take(part), targets.labels.take(part)) for part in parts]
+    return data, HashSpec(*choose_sizes(count_distinct(bags.keys))), len(targets.classes)
 
 
 def accuracy(data, spec, classes, passes, rate):
