@@ -55,11 +55,7 @@ csv.field_size_limit(1 << 30)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
-    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
+    parser = folders(__doc__)
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--tools", nargs="*", default=list(TOOLS))
     parser.add_argument("--update", action="store_true", help="keep other rows of the file")
@@ -160,7 +156,7 @@ def run(tool: str, train: Path, test: Path, setting: dict, *flags: str) -> dict:
 def write(rows: list[dict], path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     with open(path, "w", newline="") as file:
-        file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
+        file.write(heading())
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
         writer.writeheader()
         place = {name: i for i, name in enumerate((*SETS, *TOOLS))}
@@ -168,6 +164,21 @@ def write(rows: list[dict], path: Path) -> None:
         for row in rows:
             writer.writerow({k: _short(row[k]) for k in COLUMNS})
     print(f"wrote {path}")
+
+
+def folders(description: str | None) -> argparse.ArgumentParser:
+    """The arguments that all benchmarks on these sets have."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
+    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
+    return parser
+
+
+def heading() -> str:
+    """What a file of results begins with: when, where, and with which versions."""
+    return f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n"
 
 
 def machine() -> str:

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.bench_classify import RESULTS, machine, versions
+from benchmarks.bench_classify import RESULTS, heading
 
 THREADS = (1, 2)
 SIZES = (100_000, 1_000_000)
@@ -38,7 +38,7 @@ def main() -> None:
             rows.append(json.loads(done.stdout))
             print(rows[-1], flush=True)
     with open(options.out, "w", newline="") as file:
-        file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
+        file.write(heading())
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

@@ -4,13 +4,10 @@ training data that is held out: what the defaults under `hidden_layers` are chos
 python -m benchmarks.bench_hidden --data FOLDER      -> results/hidden.csv
 """
 
-import argparse
 import csv
-import os
-import time
 from pathlib import Path
 
-from benchmarks.bench_classify import RESULTS, SETS, machine, versions
+from benchmarks.bench_classify import RESULTS, SETS, folders, heading
 from benchmarks.bench_rates import accuracy as shallow_accuracy
 from benchmarks.bench_rates import held_out
 from hashembed.engines import DEEP_RATE, deep_passes
@@ -23,13 +20,10 @@ PASSES = (1, 2, 3, 5)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
-    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
-    options = parser.parse_args()
+    options = folders(__doc__).parse_args()
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / "hidden.csv", "w", newline="") as file:
-        file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
+        file.write(heading())
         writer = csv.writer(file)
         heads = [f"{p} pass{'es' * (p > 1)}" for p in PASSES]
         normal = [f"{head}, normalised" for head in heads]

@@ -3,8 +3,6 @@
 python -m benchmarks.bench_latency --data FOLDER     -> results/latency.txt
 """
 
-import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -13,17 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_classify import RESULTS, machine, prepare, versions
+from benchmarks.bench_classify import RESULTS, folders, machine, prepare, versions
 from benchmarks.tools import TOOLS, read_lines
 
 NAME = "ag_news_partial"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
-    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
-    options = parser.parse_args()
+    options = folders(__doc__).parse_args()
     files = prepare(Path(options.data) / NAME, options.work / NAME)
     lines = [time.strftime("%Y-%m-%d") + f", {machine()}", versions(), f"{NAME}", ""]
     with tempfile.TemporaryDirectory() as folder:

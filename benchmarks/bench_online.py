@@ -6,15 +6,13 @@ Two streams of news_category: as it comes, and one in which half of the classes 
 half of the texts. Progressive accuracy, over all texts so far and over the last 10,000.
 """
 
-import argparse
 import csv
-import os
 import time
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_classify import RESULTS, machine, prepare, versions
+from benchmarks.bench_classify import RESULTS, folders, heading, prepare
 from benchmarks.tools import read_lines
 
 NAME, CHUNK, WINDOW = "news_category", 256, 10_000
@@ -99,9 +97,7 @@ TOOLS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
-    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
+    parser = folders(__doc__)
     parser.add_argument("--tools", nargs="*", default=list(TOOLS))
     options = parser.parse_args()
     files = prepare(Path(options.data) / NAME, options.work / NAME)
@@ -113,7 +109,7 @@ def main() -> None:
             kind, most = TOOLS[tool]
             rows += run(stream, tool, kind, texts[order][:most], labels[order][:most])
     with open(RESULTS / "online.csv", "w", newline="") as file:
-        file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
+        file.write(heading())
         writer = csv.writer(file)
         writer.writerow(["stream", "tool", "texts", "accuracy", "last_10000", "texts_per_second"])
         writer.writerows(rows)

@@ -4,14 +4,11 @@ what the default rate is fitted to.
 python -m benchmarks.bench_rates --data FOLDER      -> results/rates.csv
 """
 
-import argparse
 import csv
-import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.bench_classify import RESULTS, SETS, machine, prepare, versions
+from benchmarks.bench_classify import RESULTS, SETS, folders, heading, prepare
 from hashembed.hashing import HashSpec
 from hashembed.labels import split
 from hashembed.readers import read_fasttext
@@ -26,13 +23,10 @@ HELD_OUT = 0.1
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
-    parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
-    options = parser.parse_args()
+    options = folders(__doc__).parse_args()
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / "rates.csv", "w", newline="") as file:
-        file.write(f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n")
+        file.write(heading())
         writer = csv.writer(file)
         heads = ["set", "ngrams_per_document", "classes", "passes", *RATES]
         writer.writerow([*heads, "default_rate", "default"])

@@ -36,8 +36,7 @@ def narrowed(data: Dataset, classes: int, merge: bool) -> Dataset:
         ranks = rank[of.labels]
         if merge:
             return Part(of.texts, ranks % classes)
-        kept = np.flatnonzero(ranks < classes)
-        return Part(of.texts.take(kept), ranks[kept])
+        return Part(of.texts, ranks).take(np.flatnonzero(ranks < classes))
 
     return replace(data, train=part(data.train), test=part(data.test), classes=classes)
 

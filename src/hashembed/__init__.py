@@ -8,10 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hashembed import optim
     from hashembed.classifier import TextClassifier
     from hashembed.hashing import HashSpec
-    from hashembed.nn import HashEmbedding, HashEmbeddingBag, replace_embeddings
+    from hashembed.nn import HashEmbedding, HashEmbeddingBag, optim, replace_embeddings
     from hashembed.planner import plan
 
 __version__ = "0.1.0"
@@ -31,14 +30,13 @@ _HOMES = {
     "HashEmbeddingBag": "hashembed.nn",
     "HashSpec": "hashembed.hashing",
     "TextClassifier": "hashembed.classifier",
+    "optim": "hashembed.nn",
     "plan": "hashembed.planner",
     "replace_embeddings": "hashembed.nn",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "optim":
-        return import_module("hashembed.optim")
     if name not in _HOMES:
         raise AttributeError(f"module 'hashembed' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

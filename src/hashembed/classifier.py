@@ -222,7 +222,7 @@ class TextClassifier(Estimator):
         on_pass = resume = None
         if checkpoint is not None:
             made_of: list[npt.NDArray[Any]] = [] if weights is None else [weights]
-            for rows, truth in ((train, labels), *([] if held_out is None else [held_out])):
+            for rows, truth in filter(None, ((train, labels), held_out)):
                 made_of += [rows.keys, rows.offsets, truth.labels, truth.offsets]
             run = fingerprint((self.engine_plan_, config, text_config), made_of)
             resume = load_snapshot(checkpoint, run)

@@ -63,7 +63,8 @@ class EnginePlan:
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "EnginePlan":
         """What `to_dict` described."""
-        fields = {"batch_norm": True, **saved, "spec": HashSpec(**saved["spec"])}  # as it was once
+        older = {"batch_norm": True}  # before plans had it, all networks were normalised
+        fields = {**older, **saved, "spec": HashSpec(**saved["spec"])}
         fields["hidden_layers"] = tuple(fields["hidden_layers"])
         return cls(**fields)
 

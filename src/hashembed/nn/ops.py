@@ -59,7 +59,7 @@ def give_rows_to(optimizer: RowReader, table: Tensor) -> None:
 
 
 def _reader(table: Tensor | None) -> RowReader | None:
-    if table is None or not _may_have_reader(table) or table not in _readers:
+    if table is None or table not in _readers:
         return None
     reader: RowReader | None = _readers[table]()
     return reader
@@ -237,12 +237,12 @@ def _by_kernels(
     if gpu:
         fields = (weight, importance, keys, seeds, *options[:3])
         rest = (spec.num_embeddings, indexing_number, mix, *options[3:])
-        if not torch.compiler.is_compiling():
-            return _on_gpu(sparse, places, *fields, *rest)
-        if _may_have_reader(weight) or _may_have_reader(importance):
-            found: Tensor = _on_gpu_uncompiled(sparse, places, *fields, *rest)
+        if torch.compiler.is_compiling() and not (
+            _may_have_reader(weight) or _may_have_reader(importance)
+        ):
+            found: Tensor = cuda_ops.key_bag(*fields, *rest)
         else:
-            found = cuda_ops.key_bag(*fields, *rest)
+            found = _on_gpu(sparse, places, *fields, *rest)
         return found
     hashing = (spec.num_embeddings, spec.num_buckets, indexing_number)
     if sparse or _may_have_reader(weight) or _may_have_reader(importance):
@@ -282,6 +282,9 @@ def _compact(
     return out
 
 
+@torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
+    reason="a row optimizer works outside of compiled graphs"
+)
 def _on_gpu(sparse: bool, places: "cuda_places.Places | None", *fields: Any) -> Tensor:
     """Any kind of gradient; fields: those of `cuda_call.Call`."""
     call = Call(*fields)
@@ -299,11 +302,6 @@ def _on_gpu(sparse: bool, places: "cuda_places.Places | None", *fields: Any) -> 
     )
     out: Tensor = cuda_ops.KeyBag.apply(sinks, places, *fields)  # type: ignore[no-untyped-call]
     return out
-
-
-_on_gpu_uncompiled = torch.compiler.disable(  # type: ignore[no-untyped-call]
-    _on_gpu, reason="a row optimizer works outside of compiled graphs"
-)
 
 
 def _announce(

@@ -114,8 +114,8 @@ def bag_forward(
     following = tl.load(keys + t, mask=t < end, other=0)
     for at in range(begin, end, T):
         t = at + tl.arange(0, T)
-        key = following  # which the tokens before did not have to wait for
-        following = tl.load(keys + T + t, mask=t + T < end, other=0)
+        key = following
+        following = tl.load(keys + T + t, mask=t + T < end, other=0)  # while these rows come
         vectors, live, row, scale = token_sum(
             t, t < end, key, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
         )
