@@ -19,6 +19,15 @@ class Epoch:
     validation_loss: float | None = None
     validation_accuracy: float | None = None
 
+    def __str__(self) -> str:
+        line = f"pass {self.number + 1}: loss {self.loss:.4f}"
+        if self.validation_loss is None or self.validation_accuracy is None:
+            return line
+        return (
+            f"{line}, validation loss {self.validation_loss:.4f}, "
+            f"accuracy {self.validation_accuracy:.2%}"
+        )
+
 
 @dataclass
 class History:
@@ -41,6 +50,17 @@ class History:
         if self.monitor == "accuracy":
             return 1 - (epoch.validation_accuracy or 0.0)
         return epoch.validation_loss or 0.0
+
+    def outcome(self) -> str:
+        """Why training stopped early and which pass was kept; empty if there is nothing to say."""
+        lines = [f"Stopped: {self.stopped}."] if self.stopped else []
+        if self.epochs and self.best.validation_loss is not None:
+            lines.append(
+                f"Kept pass {self.best.number + 1} of {len(self.epochs)}: the best validation "
+                f"{self.monitor} (loss {self.best.validation_loss:.4f}, "
+                f"accuracy {self.best.validation_accuracy:.2%})."
+            )
+        return "\n".join(lines)
 
     @property
     def seconds(self) -> float:
