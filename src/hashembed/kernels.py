@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing import INDEXINGS, HashSpec
 from hashembed.kernel_parts import DIRECT, add_scores, hash_keys, hash_vector
 from hashembed.kernel_shards import count_tokens, embed_shard, sort_tokens

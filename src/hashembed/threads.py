@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.intrinsics import atomic_add, atomic_load, yield_core
 
 # Spinning is cheapest while every worker has a core; with more workers than cores the one that is
