@@ -18,6 +18,8 @@ ROOMS = [
         "explain_views",
         "coding",
         "printable",
+        "writing",
+        "tensor_file",
     ],
     ["hashing", "compiling"],
     ["hashing_numba", "intrinsics", "storage", "vectors"],
