@@ -63,7 +63,7 @@ ROOMS = [
     ["nn.row_optimizer"],
     ["nn.optim"],
     ["nn.layers"],
-    ["nn.replace", "nn.network", "nn.batches", "nn.learning"],
+    ["nn.replace", "nn.network", "nn.batches", "nn.learning", "nn.saved_state"],
     ["nn.ahead"],
     ["nn.steps"],
     ["nn.feeding"],
