@@ -11,7 +11,7 @@ SOURCE = Path(hashembed.__file__).parent
 
 # Each room may import from the rooms before it.
 ROOMS = [
-    ["validation", "unicode_tables", "initial", "explain_views", "compiling", "coding"],
+    ["validation", "wording", "unicode_tables", "initial", "explain_views", "compiling", "coding"],
     ["hashing"],
     ["hashing_numba", "intrinsics", "storage", "vectors"],
     ["text_words", "threads"],
@@ -26,7 +26,7 @@ ROOMS = [
     ["kernel_shards", "kernel_steps", "bag_kernels", "row_kernels"],
     ["kernels"],
     ["shallow", "training", "ensemble", "checkpoint", "sizes"],
-    ["readers.report", "readers.cutting"],
+    ["readers.report", "readers.cutting", "readers.headers"],
     ["readers.sources", "readers.encodings"],
     ["readers.streams", "readers.fasttext"],
     ["readers.rows"],

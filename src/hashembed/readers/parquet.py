@@ -80,7 +80,7 @@ class Parquet:
                     bad.setdefault(
                         row, self._problem(number + row, "found a null among the labels")
                     )
-        return Rows(labels, text, np.arange(number, number + len(batch)), bad, "row")
+        return Rows(labels, text, np.arange(number, number + len(batch)), bad, unit="row")
 
     def _nulls(
         self, column: Any, number: int, reason: str, bad: dict[int, Problem]
