@@ -16,7 +16,7 @@ from hashembed.readers.folders import folder_rows
 from hashembed.readers.formats import format_by_name
 from hashembed.readers.parquet import MAGIC, Parquet
 from hashembed.readers.report import DataError, Problem, Report, add_once
-from hashembed.readers.rows import Options, Rows
+from hashembed.readers.rows import Options, Rows, split_labels
 from hashembed.readers.sources import STDIN, Source
 
 
@@ -132,6 +132,8 @@ class Reading:
         Where problems stop the reading, the rows before the first come first.
         """
         labels, texts = rows.labels, rows.texts
+        if labels is not None and self.options.label_separator is not None:
+            labels = split_labels(labels, self.options.label_separator)
         broken, stop = rows.bad, self.options.on_error == "stop"
         bad = broken if labels is None else broken | _empty_labels(labels)
 
