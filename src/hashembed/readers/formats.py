@@ -36,7 +36,7 @@ def format_by_name(path: str) -> str | None:
 
 def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> str:
     begin = data[:1000].lstrip()
-    if options.label_prefix is not None or begin.startswith(options.prefix.encode()):
+    if begin.startswith(options.prefix.encode()):
         return "fasttext"
     if begin.startswith(b"{"):
         return "jsonl"
