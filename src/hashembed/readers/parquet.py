@@ -149,7 +149,8 @@ def _paths(schema: pa.Schema) -> dict[Place, tuple[str, ...]]:
     while level:
         inner = []
         for place, names, kind in level:
-            paths[place] = names
+            if len(place) == 1 or ".".join(names) not in schema.names:
+                paths[place] = names
             if pa.types.is_struct(kind):
                 for i in range(kind.num_fields):
                     field = kind.field(i)
