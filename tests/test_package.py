@@ -13,6 +13,7 @@ SOURCE = Path(hashembed.__file__).parent
 ROOMS = [
     [
         "validation",
+        "wording",
         "unicode_tables",
         "initial",
         "explain_views",
@@ -36,8 +37,8 @@ ROOMS = [
     ["kernel_shards", "kernel_steps", "bag_kernels", "row_kernels"],
     ["kernels"],
     ["shallow", "training", "ensemble", "checkpoint", "sizes"],
-    ["readers.report", "readers.cutting"],
-    ["readers.sources", "readers.encodings"],
+    ["readers.report", "readers.cutting", "readers.headers"],
+    ["readers.sources", "readers.encodings", "readers.suspicion"],
     ["readers.streams", "readers.fasttext"],
     ["readers.rows"],
     ["readers.columns", "readers.lines", "readers.folders", "readers.dialect"],

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from hashembed.readers.columns import Choice, choose, describe, is_header
+from hashembed.readers.columns import Choice, by_name, choose, describe
 from hashembed.readers.cutting import AFTER_QUOTE, GOOD, PLAIN
-from hashembed.readers.dialect import Table, cells_of, recognise, sample_of
+from hashembed.readers.dialect import Table, cells_of, patience_for, recognise, sample_of
+from hashembed.readers.headers import is_header
 from hashembed.readers.report import DataError, Problem
 from hashembed.readers.rows import Options, Rows, encoded
+from hashembed.wording import given
 
 _FORMATS = {",": "CSV", "\t": "TSV"}
 
@@ -30,11 +32,10 @@ class Delimited:
         cells, kinds = cells_of(sample, last, self.dialect)
         self.header = options.header
         if self.header is None:
-            inherited = before is not None and before.header and before.taken <= set(cells[0])
-            self.header = inherited or is_header(cells[0])
-        self.names = cells[0] if self.header else None
-        if self.header:
-            self.dialect = replace(self.dialect, columns=len(cells[0]))
+            self.header = self._has_header(cells, options, before)
+        self.names = _names(cells[0], self.dialect.columns) if self.header else None
+        if self.names is not None:
+            self.dialect = replace(self.dialect, columns=len(self.names))
         elif before is not None:
             self.dialect = replace(self.dialect, columns=before.dialect.columns)
         rows = [row for row in cells[self.header :] if len(row) == self.dialect.columns]
@@ -58,8 +59,15 @@ class Delimited:
         label, texts = self.choice.label, self.choice.texts
         return {self.names[c] for c in (label, *texts) if c is not None} if self.names else set()
 
+    def _has_header(self, cells: list[list[str]], options: Options, before: Any) -> bool:
+        if before is None and by_name(options):
+            return True
+        if before is not None and before.header and before.taken <= set(cells[0]):
+            return True
+        return is_header(cells[0], cells[1:])
+
     def _choose(self, rows: list[list[str]], options: Options, before: Any) -> Choice:
-        if before is not None and not self.header:
+        if before is not None and (not self.header or self.names == before.names):
             return before.choice  # type: ignore[no-any-return]
         if before is not None and before.header and before.taken <= set(self.names or ()):
             label, texts = before.choice.label, before.choice.texts
@@ -71,7 +79,12 @@ class Delimited:
         try:
             return choose(self.names, rows, self.dialect.columns, options)
         except DataError as error:
-            raise DataError(f"{self.file}: {error}") from None
+            raise DataError(f"{self.file}: {error}; {self._about_the_header()}") from None
+
+    def _about_the_header(self) -> str:
+        if self.header:
+            return f"row 1 was read as the header: if it is data, give {given('header', False)}"
+        return f"row 1 was read as data: if it names the columns, give {given('header', True)}"
 
     def _is_zhang_form(self, rows: list[list[str]], kinds: list[list[int]]) -> bool:
         """Whether it is "class","title","text" after Zhang et al., all of it quoted."""
@@ -82,7 +95,7 @@ class Delimited:
             and all(kind != PLAIN for row in kinds for kind in row)
         )
 
-    def parse(self, data: bytes, line: int, last: bool) -> tuple[Rows, int]:
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
         """See `Parser`."""
         label, texts = self.choice.label, self.choice.texts
         taken = texts if label is None else (label, *texts)
@@ -90,7 +103,7 @@ class Delimited:
         for slot, column in enumerate(taken):
             slots[column] = slot
         dialect = self.dialect
-        table = Table.scan(data, line, last, dialect, slots)
+        table = Table.scan(data, line, patience, dialect, slots)
         well_formed = np.flatnonzero(table.wrong == GOOD)
         if self._drop_header and len(well_formed):
             table = table.take(np.arange(len(table.wrong)) != well_formed[0])
@@ -99,11 +112,14 @@ class Delimited:
         first = len(taken) - len(texts)
         labels = encoded(table.join(slice(0, 1), good, False)) if first else None
         out = table.join(slice(first, None), good, bool(self.escapes))
-        bad = {
-            row: Problem(self.file, int(table.lines[row]), self._reason(table, row))
-            for row in np.flatnonzero(~good).tolist()
-        }
-        return Rows(labels, out, table.lines, bad), table.used
+        rows = Rows(
+            labels,
+            out,
+            table.lines,
+            bad=~good,
+            explain=lambda row: Problem(self.file, int(table.lines[row]), self._reason(table, row)),
+        )
+        return rows, table.used
 
     def _reason(self, table: Table, row: int) -> str:
         if table.wrong[row] != GOOD:
@@ -112,8 +128,13 @@ class Delimited:
         return f"found {count} column{'' if count == 1 else 's'}, expected {self.dialect.columns}"
 
 
+def _names(cells: list[str], usual: int) -> list[str]:
+    """A header, without empty cells at its end that most rows do not have."""
+    return cells[:usual] if not any(map(str.strip, cells[usual:])) else cells
+
+
 def _broken(wrong: Any) -> str:
-    hint = "; if quotes are characters like any other here, give quotes=False"
+    hint = f"; if quotes are characters like any other here, give {given('quotes', False)}"
     if wrong == AFTER_QUOTE:
         return f'found text behind a closing quote (within quotes, a quote is ""){hint}'
     return f"found a quote that is never closed{hint}"
@@ -126,7 +147,8 @@ def open_delimited(
     before = before if isinstance(before, Delimited) else None
     for sample in (sample_of(data), data):
         whole = last and len(sample) == len(data)
-        table = Table.scan(sample, 1, whole, recognise(sample, whole, options), ())
+        patience = patience_for(sample, whole)
+        table = Table.scan(sample, 1, patience, recognise(sample, whole, options), ())
         if (table.wrong == GOOD).any():
             return Delimited(sample, whole, options, file, before)
     if last and len(table.wrong):

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from hashembed.readers.report import WINDOWS
+from hashembed.readers.report import KEPT, WINDOWS
+from hashembed.wording import named
 
 _BOMS = [  # UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -14,7 +15,11 @@ _BOMS = [  # UTF-32's begins with UTF-16's
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
+_NOT_FOR_FILES = ("idna", "punycode")  # of names in the net; slow, and strict about their length
 _UNREADABLE = "\udcff"  # becomes three bytes that are not UTF-8, so that the line is noticed
+
+
+_NUL = {True: "kept a NUL byte", False: "found a NUL byte; is this text, and UTF-8?"}
 
 
 class StreamError(Exception):
@@ -31,15 +36,22 @@ codecs.register_error("hashembed.mark", _mark_unreadable)
 
 
 def known_encoding(encoding: str) -> str:
-    """The name Python has for an encoding, or a ValueError."""
+    """The name Python has for an encoding, or a ValueError.
+
+    Codecs from bytes to bytes or text to text, such as zip and rot13, are none; nor are those that
+    cannot be read in parts, or cannot tell what they cannot read.
+    """
     try:
-        b"".decode(encoding)
-        return codecs.lookup(encoding).name
-    except (LookupError, UnicodeError, ValueError):
-        raise ValueError(
-            f"encoding must be one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16', "
-            f"found {encoding!r}"
-        ) from None
+        found = codecs.lookup(encoding)
+        b"text".decode(encoding, "replace")
+        if found.incrementaldecoder is not None and found.name not in _NOT_FOR_FILES:
+            return found.name
+    except (LookupError, UnicodeError, ValueError, TypeError):
+        pass
+    raise ValueError(
+        f"{named('encoding')} must be one that Python knows, such as 'utf-8', 'latin-1' or "
+        f"'utf-16', found {encoding!r}"
+    )
 
 
 class Decoder:
@@ -122,13 +134,11 @@ def repair(block: Block, decoder: Decoder, keep_nuls: bool) -> None:
         for i, line in enumerate(block.data.split(b"\n")):
             if b"\0" not in line:
                 continue
-            at = line.index(b"\0") + 1
-            if keep_nuls:
-                block.repairs[block.line + i] = f"kept a NUL byte (byte {at:,} of the line)"
-            else:
-                block.marks[block.line + i] = (
-                    f"found a NUL byte (byte {at:,} of the line); is this text, and UTF-8?"
-                )
+            found, reason = (block.repairs if keep_nuls else block.marks), _NUL[keep_nuls]
+            if len(found) < KEPT:  # all others share one string
+                where = f"NUL byte (byte {line.index(0) + 1:,} of the line)"
+                reason = reason.replace("NUL byte", where)
+            found[block.line + i] = reason
     if is_utf8(block.data):
         return
     lines = block.data.split(b"\n")

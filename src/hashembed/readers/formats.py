@@ -5,11 +5,11 @@ from typing import Any
 
 from hashembed.readers.delimited import open_delimited
 from hashembed.readers.dialect import recognise, sample_of
-from hashembed.readers.fasttext import PREFIX
 from hashembed.readers.jsonl import JsonLines
 from hashembed.readers.lines import FastText, Lines
 from hashembed.readers.report import DataError
 from hashembed.readers.rows import FORMATS, Options, Parser
+from hashembed.wording import given
 
 _COMPRESSED = (".gz", ".gzip", ".zst", ".zstd", ".xz", ".bz2")
 _EXTENSIONS = {
@@ -36,7 +36,7 @@ def format_by_name(path: str) -> str | None:
 
 def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> str:
     begin = data[:1000].lstrip()
-    if begin.startswith(PREFIX):
+    if begin.startswith(options.prefix.encode()):
         return "fasttext"
     if begin.startswith(b"{"):
         return "jsonl"
@@ -46,8 +46,8 @@ def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> 
     line = begin.split(b"\n")[0][:60].decode("utf-8", "replace")
     listed = ", ".join(FORMATS[:5])
     raise DataError(
-        f"{file}: cannot tell the format, the first line is {line!r}; say which with format=, "
-        f"one of {listed}"
+        f"{file}: cannot tell the format, the first line is {line!r}; say which with "
+        f"{given('format')}, one of {listed}"
     )
 
 
@@ -61,7 +61,7 @@ def open_parser(
     if format == "lines":
         return Lines()
     if format == "fasttext":
-        return FastText(options.labelled, file)
+        return FastText(options.labelled, options.prefix, file)
     if format == "jsonl":
         if data[:1000].lstrip().startswith(b"["):
             raise DataError(

@@ -1,10 +1,11 @@
 """Sources to pieces: rows checked, problems raised or counted, everything reported."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,8 +16,10 @@ from hashembed.readers.folders import folder_rows
 from hashembed.readers.formats import format_by_name
 from hashembed.readers.parquet import MAGIC, Parquet
 from hashembed.readers.report import DataError, Problem, Report, add_once
-from hashembed.readers.rows import Options, Rows
+from hashembed.readers.rows import Options, Rows, split_labels
 from hashembed.readers.sources import STDIN, Source
+from hashembed.readers.suspicion import LabelWatch
+from hashembed.wording import given
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Reading:
     def __init__(self, options: Options):
         self.options, self.report = options, Report()
         self._before: dict[str | None, Any] = {}  # the first parser of each format
+        self._watch = LabelWatch()
 
     def pieces(self, sources: list[Source]) -> Iterator[Piece]:
         """All rows, in order."""
@@ -48,6 +52,8 @@ class Reading:
                 yield from self._folder(source)
             else:
                 yield from self._file(source)
+        if not self._watch.full:
+            self._warn(self._watch.warnings())
         if self.options.labelled and not self.report.rows:
             raise DataError(f"found no rows with a label: {self.report}")
 
@@ -70,10 +76,17 @@ class Reading:
             if format == "parquet" or (self.options.format is None and stream.head[:4] == MAGIC):
                 yield from self._parquet(source, stream)
             else:
-                format = format or (None if self.options.labelled else "lines")
-                yield from self._text(source, stream, format)
+                yield from self._text(source, stream, format or self._format_unnamed())
         finally:
             stream.close()
+
+    def _format_unnamed(self) -> str | None:
+        """The format where a name does not tell; None to tell it by content."""
+        options = self.options
+        if options.label_prefix is not None:
+            return "fasttext"
+        columns = (options.label, options.text, options.header, options.delimiter, options.quotes)
+        return None if options.labelled or any(c is not None for c in columns) else "lines"
 
     def _parquet(self, source: Source, stream: streams.Input) -> Iterator[Piece]:
         content: Any = source.path
@@ -113,54 +126,86 @@ class Reading:
         self, format: str, label: str | None, text: str | None, notes: list[str] | None = None
     ) -> None:
         report = self.report
+        self._warn(self._not_used(format))
         add_once(report.formats, format)
         add_once(report.labels, label)
         add_once(report.texts, text)
         for note in notes or ():
             add_once(report.notes, note)
 
+    def _not_used(self, format: str) -> Iterator[str]:
+        """Options that say nothing about this format: the user expects something of them."""
+        columns = ("label", "text")
+        used = {
+            "fastText": ("label_prefix", "encoding"),
+            "JSON lines": (*columns, "encoding"),
+            "Parquet": columns,
+            "folder": ("encoding",),
+            "lines": ("encoding",),
+        }.get(format, (*columns, "header", "delimiter", "quotes", "escapes", "encoding"))
+        others = ("header", "delimiter", "quotes", "escapes", "label_prefix", "encoding")
+        for name in (*columns, *others):
+            value = getattr(self.options, name)
+            if value is not None and name not in used:
+                option = given(name, value if isinstance(value, bool) else None)
+                yield f"{option} was not used: it means nothing for the format {format}"
+
+    def _warn(self, warnings: Iterable[str]) -> None:
+        for warning in warnings:
+            add_once(self.report.warnings, warning)
+
     def _trouble(self, problem: Problem) -> None:
         """Something wrong with a file as a whole."""
         if self.options.on_error == "stop":
             raise DataError(str(problem))
-        self.report.skip(problem, rows=0)
+        self.report.skip([problem], rows=0)
 
     def _checked(self, rows: Rows, file: str, pause: bool = False) -> Iterator[Piece]:
         """The good rows; a text that needs no label stays in its place, as null.
 
         Where problems stop the reading, the rows before the first come first.
         """
-        labels, texts, bad = rows.labels, rows.texts, rows.bad
-        if labels is not None:
-            for row in _empty_labels(labels):
-                problem = Problem(file, int(rows.lines[row]), "the label is empty", rows.unit)
-                bad.setdefault(row, problem)
+        labels, texts = rows.labels, rows.texts
+        if labels is not None and self.options.label_separator is not None:
+            labels = split_labels(labels, self.options.label_separator)
+        broken, stop = rows.bad, self.options.on_error == "stop"
+        bad = broken if labels is None else broken | _empty_labels(labels)
+
+        def problem(row: int) -> Problem:
+            if broken[row]:
+                return rows.problem(row)
+            return Problem(file, int(rows.lines[row]), "the label is empty", rows.unit)
+
         piece = Piece(labels, texts, pause)
-        if bad and self.options.on_error == "stop":
-            piece = piece.slice(0, min(bad))
-        elif bad:
-            for row in sorted(bad):
-                self.report.skip(bad[row])
-            good = np.ones(len(texts), np.bool_)
-            good[list(bad)] = False
-            mask = pa.array(good)
+        wrong = np.flatnonzero(bad)
+        if len(wrong) and stop:
+            piece = piece.slice(0, int(wrong[0]))
+        elif len(wrong):
+            self.report.skip(map(problem, wrong.tolist()), len(wrong))
+            mask = pa.array(~bad)
             if labels is None:
                 piece.texts = pc.if_else(mask, texts, pa.scalar(None, pa.large_string()))
             else:
                 piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
         self.report.rows += len(piece.texts)
+        if piece.labels is not None and not self._watch.full:
+            self._watch.see(piece.labels)
+            self._warn(self._watch.warnings() if self._watch.full else [])
         yield piece
-        if bad and self.options.on_error == "stop":
-            raise DataError(str(bad[min(bad)]))
+        if len(wrong) and stop:
+            raise DataError(str(problem(int(wrong[0]))))
 
 
-def _empty_labels(labels: Any) -> list[int]:
-    """The rows whose label, or one of whose labels, is blank."""
+def _empty_labels(labels: Any) -> npt.NDArray[np.bool_]:
+    """Which rows have a label, or one among their labels, that is blank."""
+    empty = np.zeros(len(labels), np.bool_)
     lists = pa.types.is_list(labels.type)
     values = labels.flatten().dictionary_encode() if lists else labels
     blank = [i for i, name in enumerate(values.dictionary.to_pylist()) if not (name or "").strip()]
     if not blank:
-        return []
+        return empty
     found = pc.is_in(values.indices, pa.array(blank, values.indices.type))
-    rows = pc.list_parent_indices(labels) if lists else pa.array(range(len(labels)), pa.int64())
-    return rows.filter(found).unique().to_pylist()  # type: ignore[no-any-return]
+    if not lists:
+        return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    empty[pc.list_parent_indices(labels).filter(found).to_numpy()] = True
+    return empty

@@ -1,6 +1,8 @@
 """What was read, what was skipped and why."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 KEPT = 20  # problems that a report lists; all are counted
@@ -37,6 +39,7 @@ class Report:
     labels, texts: the columns taken, as in "column 1" or "columns 'title', 'text'"; more than one
         entry where files differ.
     notes: what else was recognised, such as a header.
+    warnings: what was read, but may not be what was meant.
     """
 
     rows: int = 0
@@ -47,15 +50,15 @@ class Report:
     labels: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     encodings: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     repairs: list[Problem] = field(default_factory=list)
 
-    def skip(self, problem: Problem, rows: int = 1) -> None:
-        """Count a problem, and list it if it is among the first."""
+    def skip(self, problems: Iterable[Problem], rows: int) -> None:
+        """Count rows with problems, and list those that are among the first."""
         self.skipped += rows
-        if len(self.problems) < KEPT:
-            self.problems.append(problem)
+        self.problems += islice(problems, KEPT - len(self.problems))
 
     def repair(self, problem: Problem) -> None:
         """Count a line that was made readable."""
@@ -89,6 +92,8 @@ class Report:
             text += _listed(self.problems, self.skipped)
         elif self.problems:
             text += f"; problems: {_listed(self.problems, len(self.problems))}"
+        for warning in self.warnings:
+            text += f"\nWarning: {warning}."
         return text
 
 

@@ -10,17 +10,20 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import pyarrow as pa
 
-from hashembed.readers.cutting import count_lines
+from hashembed.readers.cutting import behind_lines, count_lines
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
 from hashembed.readers.report import DataError
 from hashembed.readers.sources import STDIN
 
 BLOCK = 8 << 20  # bytes read before rows are made of them
+LINES = 1 << 16  # at most so many of them in a block: what is kept for each line is then bounded
 MAX_ROW = 1 << 28  # bytes; what is longer is no row, but an open quote or no text at all
+MAX_LINES = 1 << 20  # lines in quotes; the same
 
 _ZSTD = 1 << 16
 _MAGIC = 6  # bytes that tell a compression
@@ -50,7 +53,7 @@ class Input:
     def __init__(self, path: str, name: str):
         self.name = name
         try:
-            self._file: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
+            self._file: Any = _standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
             self._owned = path != STDIN
             self.live = _is_live(self._file)
             self.head, self.compression, self._stream = _decompressed(self._file)
@@ -90,6 +93,14 @@ class _Zstd(io.RawIOBase):
         return self.stream.read(min(size, _ZSTD))  # type: ignore[no-any-return]
 
 
+def _standard_input() -> Any:
+    """The bytes of standard input, if it is there; a program may be started without."""
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None or stream.closed:
+        raise OSError("it is closed")
+    return stream
+
+
 def _is_live(file: Any) -> bool:
     """Whether this is a pipe or a terminal, whose next bytes may take their time."""
     try:
@@ -126,9 +137,19 @@ def line_blocks(source: Input, decoder: Decoder, keep_nuls: bool = False) -> Ite
 
     The last block may be empty.
     """
-    for block in _raw_blocks(source, decoder):
-        repair(block, decoder, keep_nuls)
-        yield block
+    for large in _raw_blocks(source, decoder):
+        for block in _split(large):
+            repair(block, decoder, keep_nuls)
+            yield block
+
+
+def _split(block: Block) -> Iterator[Block]:
+    """The block in parts of no more than LINES lines; what ends or fails does so in the last."""
+    at, line, data = 0, block.line, block.data
+    while (end := behind_lines(data, at, LINES)) < len(data):
+        yield Block(data[at:end], line)
+        at, line = end, line + LINES
+    yield replace(block, data=data[at:], line=line) if at else block
 
 
 def _raw_blocks(source: Input, decoder: Decoder) -> Iterator[Block]:
