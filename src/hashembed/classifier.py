@@ -28,7 +28,7 @@ from hashembed.shallow import ShallowModel
 from hashembed.sizes import choose_dim, choose_sizes, count_distinct
 from hashembed.snapshot_file import fingerprint, load_snapshot, save_snapshot
 from hashembed.targets import Form, Targets, decode, encode, join
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.text import Punctuation, TextConfig, text_to_bags
 from hashembed.training import (
     Progress,
     Snapshot,
@@ -54,6 +54,7 @@ class TextClassifier(Estimator):
         ngrams: orders of word n-grams, lowest and highest.
         subwords: lengths of character n-grams of words, or None.
         lowercase: whether case is ignored.
+        punctuation: "drop" it, or "keep" runs of it (`++`, `:-)`) as words of their own.
         embedding_dim: d; None chooses by the number of classes. num_hashes: k.
         num_embeddings, num_buckets: K and B; None sizes them by the distinct n-grams of the text.
         hidden_layers: widths of layers between the bag and the output (needs torch); none is the
@@ -100,6 +101,7 @@ class TextClassifier(Estimator):
         ngrams: tuple[int, int] = (1, 2),
         subwords: tuple[int, int] | None = None,
         lowercase: bool = True,
+        punctuation: Punctuation = "drop",
         embedding_dim: int | None = None,
         num_hashes: int = 2,
         num_embeddings: int | None = None,
@@ -120,6 +122,7 @@ class TextClassifier(Estimator):
         self.ngrams = ngrams
         self.subwords = subwords
         self.lowercase = lowercase
+        self.punctuation = punctuation
         self.embedding_dim = embedding_dim
         self.num_hashes = num_hashes
         self.num_embeddings = num_embeddings
@@ -453,7 +456,7 @@ class TextClassifier(Estimator):
         )
 
     def _text_config(self) -> TextConfig:
-        return TextConfig(self.ngrams, self.lowercase, self.subwords)
+        return TextConfig(self.ngrams, self.lowercase, self.subwords, self.punctuation)
 
     def _held_out(
         self, config: TextConfig, targets: Targets, texts: Any, labels: Any

@@ -24,9 +24,8 @@ from hashembed.dictionary_kernels import (
     look_up,
     spell,
 )
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.text import TextConfig, kernel_tables, text_to_bags
 from hashembed.threads import cpu_count, run_workers
-from hashembed.unicode_tables import character_table
 from hashembed.validation import one_of, whole_number
 
 NGRAMS = (1, 9)  # the paper's n < 10
@@ -202,7 +201,7 @@ def _check_saved(shared: U8, tails: Any, rest: U8, order: Any, counts: Any) -> N
 
 def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.LargeStringArray:
     """The string of each key, from the first place where it occurs."""
-    table = character_table(corpus.config.lowercase)
+    tables = kernel_tables(corpus.config)
     seen = np.zeros(len(dictionary), np.bool_)
     parts, owners, left = [], [], len(dictionary)
     for column in corpus.columns():
@@ -221,7 +220,7 @@ def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.Large
             offsets[1:],
             bags.offsets,
             places,
-            table,
+            *tables,
             *corpus.config.ngrams,
             sizes,
         )

@@ -18,7 +18,7 @@ from numba import njit
 
 from hashembed.hashing_numba import lane_a, lane_b, u32, u64
 from hashembed.intrinsics import prefetch
-from hashembed.text_words import decode
+from hashembed.text_words import decode, is_mark
 from hashembed.threads import wait_for_all
 from hashembed.unicode_tables import EXPANSIONS, MARK, SEPARATOR
 
@@ -180,19 +180,21 @@ def first_places(ranks, places, seen):
 
 
 @njit
-def _word_spans(data, i, end, table):
+def _word_spans(data, i, end, table, punctuation):
     """Where the words of data[i:end] begin and end: (words, 2)."""
-    spans = np.empty(((end - i) // 2 + 1, 2), np.int64)
-    m, inside = 0, False
+    most = (end - i) // 2 + 1 if punctuation is None else end - i
+    spans = np.empty((most, 2), np.int64)
+    m, inside, kind = 0, False, np.uint8(0)
     while i < end:
         point, n = decode(data, i, end)
         separator = table[point] == SEPARATOR
-        if not separator and not inside:
+        mark = is_mark(punctuation, point)
+        if not separator and not (inside and mark == kind):
             spans[m, 0] = i
             m += 1
         if not separator:
             spans[m - 1, 1] = i + n
-        inside = not separator
+        inside, kind = not separator, mark
         i += n
     return spans[:m]
 
@@ -241,7 +243,7 @@ def _ngram_at(place, words, lo, hi):
 
 
 @_entry
-def spell(data, starts, ends, offsets, places, table, lo, hi, sizes):
+def spell(data, starts, ends, offsets, places, table, punctuation, lo, hi, sizes):
     """The n-grams at these places (rising) of bags, words folded and joined by spaces -> bytes.
 
     `starts` and `ends` are where the documents lie, `offsets` where their bags begin; the length
@@ -254,7 +256,8 @@ def spell(data, starts, ends, offsets, places, table, lo, hi, sizes):
         while doc < 0 or offsets[doc + 1] <= places[x]:
             doc += 1
         if doc != known:
-            spans, known = _word_spans(data, starts[doc], ends[doc], table), doc
+            spans = _word_spans(data, starts[doc], ends[doc], table, punctuation)
+            known = doc
         word, n = _ngram_at(places[x] - offsets[doc], len(spans), lo, hi)
         # A character folds to three at most, of four bytes each.
         most = o + 12 * (spans[word + n - 1, 1] - spans[word, 0]) + n

@@ -13,6 +13,7 @@ from hashembed.cli.options import (
     draw,
     json_option,
     lengths,
+    punctuation_option,
     quantity,
     quiet_option,
     reading,
@@ -45,6 +46,7 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 @click.option("--ngrams", callback=lengths, default="1-2", show_default=True, help="Of words.")
 @click.option("--subwords", callback=lengths, metavar="RANGE", help="Characters, such as 2-4.")
 @click.option("--lowercase/--no-lowercase", default=True, help="Whether case is ignored.")
+@punctuation_option
 @click.option("--dim", type=click.IntRange(1, 4096), help="d; by default from the classes.")
 @click.option("--hashes", type=click.IntRange(1, 64), default=2, show_default=True, help="k.")
 @click.option("--rows", callback=_count, metavar="COUNT", help="K; by default from the text.")
@@ -87,6 +89,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         ngrams=options["ngrams"],
         subwords=options["subwords"],
         lowercase=options["lowercase"],
+        punctuation=options["punctuation"],
         embedding_dim=options["dim"],
         num_hashes=options["hashes"],
         num_embeddings=options["rows"],
