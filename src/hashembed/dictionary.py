@@ -24,6 +24,7 @@ from hashembed.dictionary_kernels import (
     look_up,
     spell,
 )
+from hashembed.hashing_numba import SALT
 from hashembed.text import TextConfig, kernel_tables, text_to_bags
 from hashembed.threads import cpu_count, run_workers
 from hashembed.validation import one_of, whole_number
@@ -58,7 +59,8 @@ class Dictionary:
         self.config, self.keys, self.counts, self.strings = config, keys, counts, strings
         slots = 1 << max(1, 2 * len(keys) - 1).bit_length()
         self._slots = np.zeros(slots, np.int32)
-        build_index(keys, self._slots)
+        self._salt = SALT  # goes where the slots go
+        build_index(keys, self._slots, self._salt)
 
     @classmethod
     def count(
@@ -119,7 +121,8 @@ class Dictionary:
         """The ranks of n-gram keys; -1 for those that are not in the dictionary."""
         ranks = np.empty(len(keys), np.int64)
         workers = (threads or cpu_count()) if len(keys) > 100_000 else 1
-        run_workers(look_up, workers, np.ascontiguousarray(keys), self.keys, self._slots, ranks)
+        table = self.keys, self._slots, self._salt
+        run_workers(look_up, workers, np.ascontiguousarray(keys), *table, ranks)
         return ranks
 
     def bags(self, texts: Texts, unknown: Unknown = "drop", threads: int | None = None) -> Bags:

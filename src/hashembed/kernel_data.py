@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.hashing_numba import SALT
+
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -111,6 +113,7 @@ class Scratch(NamedTuple):
     # how the work is cut
     cursors: I32  # (workers, shards or bins)
     bin_bits: int
+    salt: np.uint64  # of hash tables
 
 
 def aligned(*shape: int) -> F32:
@@ -183,4 +186,5 @@ def make_scratch(tables: Tables, batch: int, tokens: int, shards: int, workers: 
         W_sums=aligned(classes, d),
         cursors=np.empty((workers, max(shards, bins)), np.int32),
         bin_bits=bits,
+        salt=SALT,
     )
