@@ -39,8 +39,11 @@ def main() -> None:
                 print(*row, flush=True)
 
 
-def training_rows(folder):
-    """Labels and texts of a set as they stand: neither lower-cased nor without punctuation."""
+def training_rows(folder, fine=False):
+    """Labels and texts of a set as they stand: neither lower-cased nor without punctuation.
+
+    fine: the labels of the second column, which trec has.
+    """
     path = folder / "train.csv"
     if not path.exists():  # a set in one file
         path = folder / "all.csv"
@@ -48,7 +51,7 @@ def training_rows(folder):
         rows = list(csv.reader(file))
     first = 2 if folder.name == "trec" else 1  # the second column of trec is another label
     texts = [" ".join(row[first:]).replace("\\n", " ") for row in rows]
-    return np.array([row[0].strip() for row in rows]), np.array(texts, object)
+    return np.array([row[int(fine)].strip() for row in rows]), np.array(texts, object)
 
 
 def accuracy(labels, texts, seed, punctuation, threads):

@@ -1,5 +1,6 @@
 """Text to keys against the slow reference: any text, any bytes, any configuration, any input."""
 
+import re
 import string
 import subprocess
 import sys
@@ -226,6 +227,17 @@ def test_words_of_every_length(letter):
     config = TextConfig((1, 2))
     document = " ".join(letter * n + "e" * m for n in range(90) for m in range(4))
     assert_matches(text_to_bags([document], config), [document], config)
+
+
+def test_words_of_the_documentation():
+    page = (Path(__file__).parent.parent / "docs" / "text.md").read_text("utf8")
+    rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) == 5
+    for row in rows:
+        document, *both = (re.findall("`(.+?)`", cell) for cell in row)
+        for punctuation, expected in zip(("drop", "keep"), both, strict=True):
+            found = words(document[0], punctuation=punctuation)
+            assert found == [hashing.word_key(word) for word in expected]
 
 
 def test_case_is_kept():

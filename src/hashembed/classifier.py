@@ -20,7 +20,14 @@ from hashembed.fit_report import FitReport
 from hashembed.hashing import HashSpec
 from hashembed.history import History
 from hashembed.key_store import KeyStore
-from hashembed.labels import Labels, class_weights, sample_weights, split
+from hashembed.labels import (
+    Labels,
+    check_class_weight,
+    document_weights,
+    sample_weights,
+    split,
+    weigh_classes,
+)
 from hashembed.metrics import Evaluation, evaluate_answers
 from hashembed.model_file import load_classifier, save_classifier
 from hashembed.progress import no_bar, training_bar
@@ -66,8 +73,8 @@ class TextClassifier(Estimator):
         batch_size: documents in a step; None chooses by their length.
         validation_fraction: part of the data to validate on; patience: passes without a better
             validation loss after which to stop.
-        class_weight: "balanced" makes rare classes weigh as much as common ones; or a dictionary
-            with the weight of each class.
+        class_weight: "balanced" makes rare classes weigh as much as common ones, "sqrt" goes half
+            of that way; or a dictionary with the weight of each class (`docs/imbalance.md`).
         seed: the same seed gives the same model, for any number of threads.
         threads: None is all cores.
         verbose: show a progress bar and a summary.
@@ -206,7 +213,7 @@ class TextClassifier(Estimator):
         checkpoint: str | os.PathLike[str] | None,
         callbacks: Sequence[Callable[[Progress], object]],
     ) -> Self:
-        weights = self._weights(bags, targets, sample_weight)
+        weights, targets = self._weights(bags, targets, sample_weight)
         distinct = count_distinct(bags.keys, self.threads)
         config = self._train_config(bags, distinct)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
@@ -224,7 +231,8 @@ class TextClassifier(Estimator):
             weights = None if weights is None else weights[kept]
         on_pass = resume = None
         if checkpoint is not None:
-            made_of: list[npt.NDArray[Any]] = [] if weights is None else [weights]
+            given = (weights, labels.class_weights)
+            made_of: list[npt.NDArray[Any]] = [array for array in given if array is not None]
             for rows, truth in filter(None, ((train, labels), held_out)):
                 made_of += [rows.keys, rows.offsets, truth.labels, truth.offsets]
             run = fingerprint((self.engine_plan_, config, text_config), made_of)
@@ -261,16 +269,16 @@ class TextClassifier(Estimator):
         others stays as it is. Online learning depends on the order: what came last counts most.
         `classes`, known beforehand, may be named in the first call.
         """
-        if self.class_weight == "balanced":
+        if self.class_weight in ("balanced", "sqrt"):
             raise ValueError(
-                'class_weight="balanced" needs all labels at once: '
+                f"class_weight={self.class_weight!r} needs all labels at once: "
                 "give a dictionary of weights, or sample_weight"
             )
         fresh = not self._is_fitted()
         targets = encode(labels, self._known(classes) if fresh else self.classes_)
         text_config = self._text_config() if fresh else self.text_config_
         bags = text_to_bags(texts, text_config, self.threads)
-        weights = self._weights(bags, targets, sample_weight)
+        weights, targets = self._weights(bags, targets, sample_weight, more_may_come=True)
         if fresh:
             rows = self.num_embeddings or STREAM_EMBEDDINGS
             self._begin(text_config, targets, choose_sizes(rows, rows, self.num_buckets))
@@ -502,16 +510,25 @@ class TextClassifier(Estimator):
         self.class_counts_ = now
         self.texts_seen_ += len(targets.labels)
 
-    def _weights(self, bags: Bags, targets: Targets, sample_weight: Any) -> F32 | None:
-        """One weight a document, from the classes and from the caller; None is 1."""
+    def _weights(
+        self, bags: Bags, targets: Targets, sample_weight: Any, more_may_come: bool = False
+    ) -> tuple[F32 | None, Targets]:
+        """One weight a document (None is 1), and the targets, weighted where there are several.
+
+        Of a single label the class weight is the document's; of several each has its own.
+        """
         _check_counts(len(bags), targets)
         if len(bags) == 0:
             raise ValueError("found no texts to train on")
+        labels, classes, wish = targets.labels, targets.classes, self.class_weight
+        check_class_weight(wish, classes, more_may_come)
         given = None if sample_weight is None else sample_weights(sample_weight, len(bags))
-        of_class = class_weights(targets.labels, targets.classes, self.class_weight)
+        if targets.multilabel:
+            return given, replace(targets, labels=weigh_classes(labels, classes, wish))
+        of_class = document_weights(labels, classes, wish)
         if given is None or of_class is None:
-            return given if of_class is None else of_class
-        return given * of_class
+            return given if of_class is None else of_class, targets
+        return sample_weights(given.astype(np.float64) * of_class, len(bags)), targets
 
     def _report(self, bags: Bags, distinct: int) -> FitReport:
         spec = self.engine_plan_.spec

@@ -60,6 +60,7 @@ class Documents(NamedTuple):
     labels: I64  # labels of all documents, one after the other
     label_offsets: I64  # (n + 1,)
     weights: F32  # (n,)
+    class_weights: F32  # (2, C) as in `Labels`; (2, 0) where all are 1
 
 
 class Batches(NamedTuple):

@@ -7,7 +7,14 @@ import numpy as np
 from hashembed.bags import Bags
 from hashembed.compiling import may_compile
 from hashembed.draws import fill_normal
-from hashembed.engine import CHUNK, State, check_rates, loss_not_finite, to_probabilities
+from hashembed.engine import (
+    CHUNK,
+    State,
+    check_class_weights,
+    check_rates,
+    loss_not_finite,
+    to_probabilities,
+)
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.kernel_data import (
@@ -282,7 +289,14 @@ class ShallowModel:
             labels=labels.labels,
             label_offsets=labels.offsets,
             weights=np.ascontiguousarray(weights, np.float32),
+            class_weights=self._class_weights(labels),
         )
+
+    def _class_weights(self, labels: Labels) -> F32:
+        """As the kernels take them."""
+        if labels.class_weights is None:
+            return np.empty((2, 0), np.float32)
+        return check_class_weights(labels, self.multilabel, len(self.tables.bias))
 
     def _check_ids(self, keys: I64) -> None:
         """With `identity` indexing keys are places in the tables; asked once for each array."""

@@ -39,6 +39,16 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     return tuple(int(part) for part in parts)
 
 
+def _class_weight(options: dict[str, Any]) -> str | None:
+    """The value of --class-weight, or of the flag that is short for one."""
+    chosen: str | None = options["class_weight"]
+    if not options["balanced"]:
+        return chosen
+    if chosen not in (None, "balanced"):
+        raise click.UsageError(f"--balanced contradicts --class-weight {chosen}.")
+    return "balanced"
+
+
 @click.command("train", epilog=EXAMPLE)
 @click.argument("data", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The model.")
@@ -58,7 +68,12 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 @click.option("--passes", type=click.IntRange(1), help="Over the data; 1 to 10, --hidden 2 to 5.")
 @click.option("--rate", type=float, help="Learning rate; by default from the lengths.")
 @click.option("--batch-size", type=click.IntRange(1), help="By default from the lengths.")
-@click.option("--balanced", is_flag=True, help="Let rare classes weigh as much as common ones.")
+@click.option(
+    "--class-weight",
+    type=click.Choice(["balanced", "sqrt"]),
+    help="Let rare classes weigh as much as common ones, or go half of that way (sqrt).",
+)
+@click.option("--balanced", is_flag=True, help="The same as --class-weight balanced.")
 @click.option("--validate", metavar="FILE", help="Validate on this data after every pass.")
 @click.option("--validation-fraction", type=float, default=0.0, help="Or on a part of the data.")
 @click.option("--patience", type=click.IntRange(1), help="Passes without gain before stopping.")
@@ -102,7 +117,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         batch_size=options["batch_size"],
         validation_fraction=options["validation_fraction"],
         patience=options["patience"],
-        class_weight="balanced" if options["balanced"] else None,
+        class_weight=_class_weight(options),
         seed=options["seed"],
         threads=options["threads"],
         verbose=not quiet,
