@@ -48,6 +48,8 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
     coded = f", in {meta['coded']['bits']} bits" if meta.get("coded") else ""
     subwords = ", characters {}-{}".format(*text["subwords"]) if text["subwords"] else ""
     case = "case ignored" if text["lowercase"] else "case kept"
+    if text.get("punctuation") == "keep":
+        case += ", punctuation kept"
     classes = meta["classes"]
     shown = ", ".join(str(c) for c in classes[:SHOWN])
     more = f" and {len(classes) - SHOWN:,} more" if len(classes) > SHOWN else ""

@@ -121,6 +121,13 @@ seed_option = click.option("--seed", type=int, default=0, show_default=True, hel
 threads_option = click.option(
     "--threads", type=click.IntRange(1), help="How many to use; all cores by default."
 )
+punctuation_option = click.option(
+    "--punctuation",
+    type=click.Choice(["drop", "keep"]),
+    default="drop",
+    show_default=True,
+    help="Drop it, or keep runs of it, such as ++ or :-), as words.",
+)
 model_argument = click.argument("model", type=click.Path(dir_okay=False))
 plot_option = click.option(
     "--plot",

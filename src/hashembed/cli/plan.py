@@ -13,6 +13,7 @@ from hashembed.cli.options import (
     draw,
     json_option,
     lengths,
+    punctuation_option,
     quantity,
 )
 
@@ -81,6 +82,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     show_default=True,
     help="With --text: whether The and the are one word.",
 )
+@punctuation_option
 @json_option
 @click.option(
     "--plot",
@@ -98,6 +100,7 @@ def plan_command(
     indexing: Any,
     ngrams: tuple[int, int],
     lowercase: bool,
+    punctuation: Any,
     as_json: bool,
     plot: str | None,
 ) -> None:
@@ -106,7 +109,7 @@ def plan_command(
 
     counted: dict[str, Any] = {}
     if text is not None and vocabulary is None:
-        counted = _count_text(text, ngrams, lowercase)
+        counted = _count_text(text, ngrams, lowercase, punctuation)
         vocabulary = counted["distinct_ngrams"]
     elif vocabulary is None or text is not None:
         found = "neither" if text is None else "both"
@@ -132,12 +135,14 @@ def plan_command(
         _print_plan(result, dtype, counted)
 
 
-def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str, Any]:
+def _count_text(
+    path: str, ngrams: tuple[int, int], lowercase: bool, punctuation: Any
+) -> dict[str, Any]:
     from hashembed.sketch import count_distinct_ngrams
     from hashembed.text import TextConfig
 
     try:
-        config = TextConfig(ngrams=ngrams, lowercase=lowercase)
+        config = TextConfig(ngrams=ngrams, lowercase=lowercase, punctuation=punctuation)
     except ValueError as error:
         raise click.BadParameter(f"{error}.", param_hint="--ngrams") from None
     try:
@@ -153,6 +158,7 @@ def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str
         "file": path,
         "ngrams": list(ngrams),
         "lowercase": lowercase,
+        "punctuation": punctuation,
         "distinct_ngrams": distinct,
         "relative_error": counter.relative_error,
     }

@@ -14,6 +14,7 @@ from hashembed.cli.options import (
     draw,
     json_option,
     lengths,
+    punctuation_option,
     quantity,
     quiet_option,
     reading,
@@ -69,8 +70,8 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 def _class_weight(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> str | dict[str, float] | None:
-    """'balanced', or 'spam=2,ham=0.5' -> {'spam': 2.0, 'ham': 0.5}."""
-    if value is None or value == "balanced":
+    """'balanced', 'sqrt', or 'spam=2,ham=0.5' -> {'spam': 2.0, 'ham': 0.5}."""
+    if value in (None, "balanced", "sqrt"):
         return value
     weights = {}
     for part in value.split(","):
@@ -81,7 +82,7 @@ def _class_weight(
             equals = ""
         if not equals:
             raise click.BadParameter(
-                f"found {value!r}, expected 'balanced' or weights such as spam=2,ham=0.5."
+                f"found {value!r}, expected 'balanced', 'sqrt' or weights such as spam=2,ham=0.5."
             )
     return weights
 
@@ -93,6 +94,7 @@ def _class_weight(
 @click.option("--ngrams", callback=lengths, default="1-2", show_default=True, help="Of words.")
 @click.option("--subwords", callback=lengths, metavar="RANGE", help="Characters, such as 2-4.")
 @click.option("--lowercase/--no-lowercase", default=True, help="Whether case is ignored.")
+@punctuation_option
 @click.option("--embedding-dim", type=click.IntRange(1, 4096), help="d; by default from classes.")
 @click.option("--num-hashes", type=click.IntRange(1, 64), default=2, show_default=True, help="k.")
 @click.option("--num-embeddings", callback=_count, metavar="COUNT", help="K; by default from text.")
@@ -108,7 +110,7 @@ def _class_weight(
     "--class-weight",
     callback=_class_weight,
     metavar="WEIGHTS",
-    help="balanced, or weights such as spam=2,ham=0.5.",
+    help="balanced, sqrt (half of that way), or weights such as spam=2,ham=0.5.",
 )
 @click.option("--validation", metavar="FILE", help="Validate on this data after every pass.")
 @click.option("--validation-fraction", type=float, default=0.0, help="Or on a part of the data.")

@@ -16,6 +16,7 @@ from hashembed.engine import (
     I64,
     State,
     check_arrays,
+    check_class_weights,
     check_labels,
     check_rates,
     loss_not_finite,
@@ -128,6 +129,7 @@ class DeepModel:
         self.network.reset_parameters(torch.Generator().manual_seed(seed))
         self.optimizers = self._make_optimizers()
         self.version = 0  # of the tensors that graphs of steps work on
+        self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
         self.prepared: Any = None  # the `Steps` of the last training on a GPU
 
     def __getstate__(self) -> dict[str, Any]:
@@ -188,6 +190,7 @@ class DeepModel:
                 [self], bags, labels, order, rates, batch_size, weights, snippets
             )
             return found[0]  # type: ignore[no-any-return]
+        self.use_class_weights(labels)
         batches = -(-len(order) // batch_size)
         check_rates(batches, rates)
         check_labels(labels, len(bags), self.num_classes, self.multilabel)
@@ -199,7 +202,8 @@ class DeepModel:
             chosen = order[begin : begin + batch_size]
             batch = make_batch(bags.keys, starts[chosen], lengths[chosen], self.device)
             keep = self.kept(len(batch[0]), torch.tensor(self.steps, device=self.device))
-            losses = self.losses(self.network(*batch, keep), self._truth(labels.take(chosen)))
+            logits = self.network(*batch, keep)
+            losses = self.losses(logits, self._truth(labels.take(chosen)))
             if weights is not None:
                 losses = losses * to_device(weights[chosen], self.device)
             if not bool(losses.isfinite().all()):
@@ -383,9 +387,22 @@ class DeepModel:
         truth: classes (n,), or which document has which (n, classes).
         """
         if self.multilabel:
-            kind = truth.to(logits.dtype)
-            return F.binary_cross_entropy_with_logits(logits, kind, reduction="none").sum(1)
+            kind, weight = truth.to(logits.dtype), None
+            if self.class_weights is not None:
+                weight = torch.where(truth != 0, self.class_weights[0], self.class_weights[1])
+            return F.binary_cross_entropy_with_logits(logits, kind, weight, reduction="none").sum(1)
         return F.cross_entropy(logits, truth, reduction="none")
+
+    def use_class_weights(self, labels: Labels) -> None:
+        """Train by the class weights of these labels from now on."""
+        before, now = self.class_weights, None
+        if labels.class_weights is not None:
+            weights = check_class_weights(labels, self.multilabel, self.num_classes)
+            now = to_device(weights, self.device)
+        same = before is now if before is None or now is None else torch.equal(before, now)
+        if not same:
+            self.class_weights = now
+            self.version += 1  # graphs of steps know the tensor of before
 
     def set_rate(self, rate: float | Tensor) -> None:
         """The rate of the next step, before its backward pass, which may update rows already."""
