@@ -75,7 +75,7 @@ ROOMS = [
     ["classifier"],
     ["streaming"],
     ["demo"],
-    ["cli.options"],
+    ["cli.options", "cli.outputs"],
     [
         "cli.demo",
         "cli.evaluate",

@@ -20,6 +20,7 @@ from hashembed.cli.options import (
     seed_option,
     threads_option,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 EXAMPLE = """\b
 Examples:
@@ -66,6 +67,7 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 @click.option("--stream", is_flag=True, help="Learn line by line, in order, in fixed memory.")
 @click.option("--save-seconds", type=float, default=30.0, help="With --stream: between saves.")
 @click.option("--resume", is_flag=True, help="With --stream: go on with the model of --output.")
+@force_option
 @seed_option
 @threads_option
 @json_option
@@ -77,7 +79,15 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
     start = time.perf_counter()
     source = reading(options)
     output, quiet = options["output"], options["quiet"]
-    _check_writable(output)
+    check_outputs(
+        [*data, options["validate"]],
+        [
+            Output("--output", output, "model"),
+            Output("--plot", options["plot"], "picture"),
+            Output("--checkpoint", options["checkpoint"], "snapshot"),
+        ],
+        options["force"],
+    )
     with _while_loading(quiet):
         from hashembed.classifier import TextClassifier
         from hashembed.engines import choose_device
@@ -212,15 +222,6 @@ def _stream(
     say(f"Wrote {output} after {seen + progress.texts:,} texts. Go on with --resume.", quiet)
     if options["as_json"]:
         click.echo(json.dumps({**progress.to_dict(), "resumed_after": seen}, indent=2))
-
-
-def _check_writable(path: str) -> None:
-    """Before an hour of training, not after it."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise click.BadParameter(f"there is no folder {folder}.", param_hint="--output")
-    if not os.access(folder, os.W_OK):
-        raise click.BadParameter(f"cannot write into {folder}.", param_hint="--output")
 
 
 def _while_loading(quiet: bool) -> Any:
