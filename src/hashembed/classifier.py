@@ -248,7 +248,7 @@ class TextClassifier(Estimator):
             for rows, truth in filter(None, ((train, labels), held_out)):
                 made_of += [rows.keys, rows.offsets, truth.labels, truth.offsets]
             run = fingerprint((self.engine_plan_, config, text_config), made_of)
-            resume = load_snapshot(checkpoint, run)
+            resume = load_snapshot(checkpoint, run, self.model_)
 
             def on_pass(snapshot: Snapshot) -> None:
                 save_snapshot(checkpoint, snapshot, run)

@@ -185,15 +185,19 @@ class Dictionary:
         data = np.empty(offsets[-1], np.uint8)
         front_decode(rest, shared, tails.astype(np.uint32), order, offsets, data)
         strings = _strings(data, offsets)
+        strings.validate(full=True)  # its bytes came from a file
         folded = replace(config, lowercase=False)  # as the strings are already
         return cls(config, _own_keys(strings, folded), counts.astype(np.int64), strings)
 
 
 def _check_saved(shared: U8, tails: Any, rest: U8, order: Any, counts: Any) -> None:
     """Refuse arrays that no dictionary gives: decoding them would leave their bounds."""
-    fits = len(shared) == len(tails) == len(order) == len(counts)
+    arrays = (shared, tails, rest, order, counts)
+    typed = all(array.ndim == 1 and array.dtype.kind == "u" for array in arrays)
     if not (
-        fits
+        typed
+        and shared.dtype == rest.dtype == np.uint8
+        and len(shared) == len(tails) == len(order) == len(counts)
         and int(tails.sum(dtype=np.int64)) == len(rest)
         and np.array_equal(np.sort(order), np.arange(len(order)))
         and (shared[:1] == 0).all()

@@ -16,6 +16,7 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 if TYPE_CHECKING:
     from hashembed.metrics import Evaluation
@@ -30,6 +31,7 @@ PAIRS = 10
 @click.argument("data", nargs=-1, required=True)
 @data_options()
 @plot_option
+@force_option
 @threads_option
 @json_option
 @quiet_option
@@ -37,6 +39,7 @@ def test_command(
     model: str,
     data: tuple[str, ...],
     plot: str | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -45,6 +48,7 @@ def test_command(
     """Ask a model about labelled text, and count: accuracy; precision, recall and F1 of each class;
     what is taken for what.
     """
+    check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     from hashembed.classifier import TextClassifier
     from hashembed.readers import read
 

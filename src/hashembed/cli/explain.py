@@ -3,11 +3,11 @@
 import json
 import sys
 from html import escape
-from pathlib import Path
 
 import click
 
 from hashembed.cli.options import draw, json_option, model_argument, plot_option, say
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 EXAMPLE = """\b
 Examples:
@@ -30,12 +30,16 @@ PAGE = """<!doctype html>
 @click.argument("text")
 @click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page.")
 @plot_option
+@force_option
 @json_option
 def explain_command(
-    model: str, text: str, html: str | None, plot: str | None, as_json: bool
+    model: str, text: str, html: str | None, plot: str | None, force: bool, as_json: bool
 ) -> None:
     """Say why a text gets its class: what each n-gram adds to it. The text - is standard input."""
+    outputs = [Output("--html", html, "page"), Output("--plot", plot, "picture")]
+    check_outputs([model], outputs, force)
     from hashembed.classifier import TextClassifier
+    from hashembed.writing import write_whole
 
     classifier = TextClassifier.load(model)
     if text == "-":
@@ -43,7 +47,7 @@ def explain_command(
     explanation = classifier.explain(text)
     if html is not None:
         page = PAGE.format(label=escape(str(explanation.predicted)), body=explanation._repr_html_())
-        Path(html).write_text(page, encoding="utf8")
+        write_whole(html, page.encode())
         say(f"Wrote {html}.")
     draw(explanation, plot)
     if as_json:

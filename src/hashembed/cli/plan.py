@@ -16,6 +16,7 @@ from hashembed.cli.options import (
     punctuation_option,
     quantity,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 if TYPE_CHECKING:
     from hashembed.planner import Plan
@@ -90,6 +91,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     metavar="FILE",
     help="Draw collisions and size against B into this file (.png, .svg, .pdf).",
 )
+@force_option
 def plan_command(
     vocabulary: int | None,
     text: str | None,
@@ -103,9 +105,12 @@ def plan_command(
     punctuation: Any,
     as_json: bool,
     plot: str | None,
+    force: bool,
 ) -> None:
     """Choose the sizes of a hash embedding: what fits a budget, and what collides in it."""
     from hashembed.planner import BudgetError, plan
+
+    check_outputs([text], [Output("--plot", plot, "picture")], force)
 
     counted: dict[str, Any] = {}
     if text is not None and vocabulary is None:

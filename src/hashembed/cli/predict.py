@@ -14,6 +14,7 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
+from hashembed.cli.outputs import check_outputs
 
 EXAMPLE = """\b
 Examples:
@@ -44,6 +45,7 @@ def predict_command(
     """Answer for texts, one line out for each text in, in their order, as they come: from standard
     input, a text a line, or from files. An empty line gets the most common class.
     """
+    check_outputs([model, *data], [])
     from hashembed.classifier import TextClassifier
     from hashembed.readers import read_text_batches
 

@@ -23,6 +23,7 @@ from hashembed.cli.options import (
     threads_option,
     was_given,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 from hashembed.cli.stream import MODEL_OPTIONS, train_on_stream
 
 EXAMPLE = """\b
@@ -135,6 +136,7 @@ def _class_weight(
     help="With --stream: new data for the model of --output.",
 )
 @click.option("--save-seconds", type=float, default=30.0, help="With --stream: between saves.")
+@force_option
 @seed_option
 @threads_option
 @json_option
@@ -146,8 +148,16 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
     start, ctx = time.perf_counter(), click.get_current_context()
     _check_combinations(ctx, options)
     source = reading(options)
-    quiet = options["quiet"]
-    _check_writable(options["output"])
+    output, quiet = options["output"], options["quiet"]
+    check_outputs(
+        [*data, options["validation"]],
+        [
+            Output("--output", output, "model"),
+            Output("--plot", options["plot"], "picture"),
+            Output("--checkpoint", options["checkpoint"], "snapshot"),
+        ],
+        options["force"],
+    )
     with _while_loading(quiet):
         from hashembed.classifier import TextClassifier
         from hashembed.engines import choose_device
@@ -254,15 +264,6 @@ def _check_combinations(ctx: click.Context, options: dict[str, Any]) -> None:
         raise click.UsageError(
             "--patience needs data to validate on: --validation FILE or --validation-fraction 0.1."
         )
-
-
-def _check_writable(path: str) -> None:
-    """Before an hour of training, not after it."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise click.BadParameter(f"there is no folder {folder}.", param_hint="--output")
-    if not os.access(folder, os.W_OK):
-        raise click.BadParameter(f"cannot write into {folder}.", param_hint="--output")
 
 
 def _while_loading(quiet: bool) -> Any:

@@ -17,6 +17,7 @@ from hashembed.cli.options import (
     reading,
     threads_option,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
 
@@ -44,6 +45,7 @@ EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
     help="For counting.",
 )
 @plot_option
+@force_option
 @threads_option
 @json_option
 def words_command(
@@ -54,11 +56,13 @@ def words_command(
     by: Any,
     memory: int,
     plot: str | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """The n-grams of a corpus that matter most and least to a model, in one pass."""
+    check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     from hashembed.classifier import TextClassifier
     from hashembed.readers import read_text_batches
 
