@@ -11,7 +11,15 @@ SOURCE = Path(hashembed.__file__).parent
 
 # Each room may import from the rooms before it.
 ROOMS = [
-    ["validation", "unicode_tables", "initial", "explain_views", "compiling", "coding"],
+    [
+        "validation",
+        "unicode_tables",
+        "initial",
+        "explain_views",
+        "compiling",
+        "coding",
+        "printable",
+    ],
     ["hashing"],
     ["hashing_numba", "intrinsics", "storage", "vectors"],
     ["text_words", "threads"],
