@@ -71,11 +71,12 @@ ROOMS = [
     ["engines", "optim"],
     ["model_file"],
     ["classifier"],
-    ["streaming"],
+    ["streaming", "comparing"],
     ["demo"],
     ["cli.options"],
     ["cli.answering"],
     [
+        "cli.compare",
         "cli.demo",
         "cli.evaluate",
         "cli.explain",
