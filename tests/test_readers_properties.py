@@ -111,13 +111,17 @@ def _columns(body, delimiter, quotes):
 
 
 @settings(max_examples=250, deadline=None)
-@given(st.text(st.sampled_from('ab,"\n\r'), max_size=30), st.booleans())
+@given(st.text(st.sampled_from('ab,"\n\r'), max_size=60), st.booleans())
+@example('x","y\n' * 4, True)
+@example('x","y\n' * 4 + '"', True)
+@example('x","y\n' * 4 + '","z"\n', True)
+@example('"\n,"\n"a",""\n,""",b\n', True)
 @example('a,"b\n"c",d\n"', True)
 @example('"a"\r', True)
 @example('"a"\rb\n', True)
 @example('""\n\n""""\n', True)
 def test_rows_are_those_of_the_grammar(text, quotes):
-    table = Table.scan(text.encode(), 1, True, Dialect(",", quotes), range(40))
+    table = Table.scan(text.encode(), 1, 0, Dialect(",", quotes), range(80))
     found = []
     for i, line in enumerate(table.lines.tolist()):
         columns = None

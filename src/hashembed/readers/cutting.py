@@ -58,6 +58,15 @@ def _count(data, byte):
 
 
 @njit(nogil=True, cache=True)
+def _behind(data, at, count):
+    size = len(data)
+    while count > 0 and at < size:
+        at = min(seek(data, at, size, NEWLINE, NEWLINE) + 1, size)
+        count -= 1
+    return at
+
+
+@njit(nogil=True, cache=True)
 def scan_lines(data, starts, ends):
     """Where each line begins and ends, without its line end -> lines."""
     lines, at, size = 0, 0, len(data)
@@ -71,66 +80,99 @@ def scan_lines(data, starts, ends):
 
 
 @njit(nogil=True, cache=True)
+def _scan_column(data, at, delimiter, quotes):
+    """The column that begins at `at` -> its bounds, its kind, line ends within, its end, done, state.
+
+    The end is where the delimiter or the line end stands; done: it is the last of its row.
+    """
+    size = len(data)
+    if not quotes or at >= size or data[at] != QUOTE:
+        stop = seek(data, at, size, delimiter, NEWLINE)
+        done = stop >= size or data[stop] == NEWLINE
+        cut = stop - 1 if done and stop > at and data[stop - 1] == RETURN else stop
+        return at, cut, PLAIN, 0, stop, done, GOOD
+    kind, lines = QUOTED, 0
+    start = at = at + 1
+    while True:
+        at = seek(data, at, size, QUOTE, NEWLINE)
+        if at >= size:
+            return start, at, kind, lines, at, True, OPEN_QUOTE
+        if data[at] == NEWLINE:
+            lines += 1
+            at += 1
+        elif at + 1 < size and data[at + 1] == QUOTE:
+            kind = DOUBLED
+            at += 2
+        else:
+            break
+    stop = at
+    at += 1
+    if at < size and data[at] == RETURN and (at + 1 == size or data[at + 1] == NEWLINE):
+        at += 1
+    if at < size and data[at] != delimiter and data[at] != NEWLINE:
+        return start, stop, kind, lines, at, True, AFTER_QUOTE
+    return start, stop, kind, lines, at, at >= size or data[at] == NEWLINE, GOOD
+
+
+@njit(nogil=True, cache=True)
+def _remember(data, at, delimiter, quotes, state, fates):
+    """Note where the columns of a broken row begin: a row that comes to one of them breaks, too.
+
+    Returns the end of the last of them.
+    """
+    while at < len(fates) and fates[at] == GOOD:
+        fates[at] = state
+        _, _, _, _, end, done, _ = _scan_column(data, at, delimiter, quotes)
+        if done:
+            return end
+        at = end + 1
+    return at
+
+
+@njit(nogil=True, cache=True)
 def scan_rows(
-    data, last, delimiter, quotes, slots, line, fields, lines, wrong, starts, ends, kinds
+    data, patience, delimiter, quotes, slots, line, fields, lines, wrong, starts, ends, kinds
 ):
     """Find the rows of delimited text -> rows, bytes and lines behind them.
 
     slots[c]: where column c goes in `starts`, `ends` and `kinds` (rows, slots), or -1.
     quotes: whether they enclose columns.
-    last: the text ends here; otherwise a row whose quote is open at the end is left.
+    patience: a row whose quote is open at the end is left if it has at most so many bytes, since it
+    may go on behind them; a longer one is wrong.
     fields, lines, wrong (rows,): number of columns, first line, what is wrong. Empty lines are no
     rows.
+
+    Linear, though a broken row is scanned to where it breaks and again from its second line on:
+    what follows in a row depends only on where a column begins, so `fates` holds, for the columns
+    of broken rows, how it ends. Columns that begin at different places share no more than a run of
+    quotes, thus all of them together are hardly longer than the data.
     """
     rows, at, size, columns = 0, 0, len(data), len(slots)
     delimiter = np.uint8(delimiter)
+    fates = np.zeros(0, np.uint8)
+    known = 0  # the end of what `fates` tells of
     while at < size:
         begin, first, column, state = at, line, 0, GOOD
         done = False
         while not done:
-            kind = PLAIN
-            if quotes and at < size and data[at] == QUOTE:
-                kind = QUOTED
-                at += 1
-                start = at
-                while True:
-                    at = seek(data, at, size, QUOTE, NEWLINE)
-                    if at >= size:
-                        break
-                    if data[at] == NEWLINE:
-                        line += 1
-                        at += 1
-                    elif at + 1 < size and data[at + 1] == QUOTE:
-                        kind = DOUBLED
-                        at += 2
-                    else:
-                        break
-                stop = at
-                if at >= size:
-                    state = OPEN_QUOTE
-                    break
-                at += 1
-                if at < size and data[at] == RETURN and (at + 1 == size or data[at + 1] == NEWLINE):
-                    at += 1
-                if at < size and data[at] != delimiter and data[at] != NEWLINE:
-                    state = AFTER_QUOTE
-                    break
-                done = at >= size or data[at] == NEWLINE
-            else:
-                start = at
-                at = seek(data, at, size, delimiter, NEWLINE)
-                stop = at
-                done = at >= size or data[at] == NEWLINE
-                if done and stop > start and data[stop - 1] == RETURN:
-                    stop -= 1
+            if at < known and fates[at] != GOOD:
+                state = fates[at]
+                break
+            start, stop, kind, within, at, done, state = _scan_column(data, at, delimiter, quotes)
+            line += within
+            if state != GOOD:
+                break
             if column < columns and slots[column] >= 0:
                 slot = slots[column]
                 starts[rows, slot], ends[rows, slot], kinds[rows, slot] = start, stop, kind
             column += 1
             at += 1
-        if state == OPEN_QUOTE and not last:
+        if state == OPEN_QUOTE and size - begin <= patience:
             return rows, begin, first
         if state != GOOD:
+            if len(fates) == 0:
+                fates = np.zeros(size + 1, np.uint8)
+            known = max(known, _remember(data, begin, delimiter, quotes, state, fates))
             at, line = seek(data, begin, size, NEWLINE, NEWLINE) + 1, first
         elif column == 1 and start == stop and kind == PLAIN:
             line += 1
@@ -198,6 +240,11 @@ def as_bytes(data: bytes) -> U8:
 def count_lines(data: bytes) -> int:
     """The number of line ends; several times the speed of `data.count`."""
     return int(_count(as_bytes(data), NEWLINE))
+
+
+def behind_lines(data: bytes, at: int, count: int) -> int:
+    """The place behind so many lines from `at` on, or the end."""
+    return int(_behind(as_bytes(data), at, count))
 
 
 def cut_lines(data: bytes) -> tuple[I64, I64]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from hashembed.readers.columns import Choice, choose, describe, is_header
 from hashembed.readers.cutting import AFTER_QUOTE, GOOD, PLAIN
-from hashembed.readers.dialect import Table, cells_of, recognise, sample_of
+from hashembed.readers.dialect import Table, cells_of, patience_for, recognise, sample_of
 from hashembed.readers.report import DataError, Problem
 from hashembed.readers.rows import Options, Rows, encoded
 
@@ -82,7 +82,7 @@ class Delimited:
             and all(kind != PLAIN for row in kinds for kind in row)
         )
 
-    def parse(self, data: bytes, line: int, last: bool) -> tuple[Rows, int]:
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
         """See `Parser`."""
         label, texts = self.choice.label, self.choice.texts
         taken = texts if label is None else (label, *texts)
@@ -90,7 +90,7 @@ class Delimited:
         for slot, column in enumerate(taken):
             slots[column] = slot
         dialect = self.dialect
-        table = Table.scan(data, line, last, dialect, slots)
+        table = Table.scan(data, line, patience, dialect, slots)
         well_formed = np.flatnonzero(table.wrong == GOOD)
         if self._drop_header and len(well_formed):
             table = table.take(np.arange(len(table.wrong)) != well_formed[0])
@@ -99,11 +99,16 @@ class Delimited:
         first = len(taken) - len(texts)
         labels = encoded(table.join(slice(0, 1), good, False)) if first else None
         out = table.join(slice(first, None), good, bool(self.escapes))
-        bad = {
-            row: Problem(self.file, int(table.lines[row]), self._reason(table, row))
-            for row in np.flatnonzero(~good).tolist()
-        }
-        return Rows(labels, out, table.lines, bad), table.used
+        rows = Rows(
+            labels,
+            out,
+            table.lines,
+            bad=~good,
+            explain=lambda row: Problem(
+                self.file, int(table.lines[row]), self._reason(table, row)
+            ),
+        )
+        return rows, table.used
 
     def _reason(self, table: Table, row: int) -> str:
         if table.wrong[row] != GOOD:
@@ -126,7 +131,8 @@ def open_delimited(
     before = before if isinstance(before, Delimited) else None
     for sample in (sample_of(data), data):
         whole = last and len(sample) == len(data)
-        table = Table.scan(sample, 1, whole, recognise(sample, whole, options), ())
+        patience = patience_for(sample, whole)
+        table = Table.scan(sample, 1, patience, recognise(sample, whole, options), ())
         if (table.wrong == GOOD).any():
             return Delimited(sample, whole, options, file, before)
     if last and len(table.wrong):

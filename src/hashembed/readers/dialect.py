@@ -50,9 +50,9 @@ class Table:
 
     @classmethod
     def scan(
-        cls, data: bytes, line: int, last: bool, dialect: Dialect, slots: Sequence[int]
+        cls, data: bytes, line: int, patience: int, dialect: Dialect, slots: Sequence[int]
     ) -> "Table":
-        """Find the rows; slots[c] is where column c goes, or -1."""
+        """Find the rows; slots[c] is where column c goes, or -1. For `patience` see `scan_rows`."""
         most, width = count_lines(data) + 1, max(slots, default=-1) + 1
         per_row = np.empty((3, most), np.int64)
         bounds, kinds = np.empty((2, most, width), np.int64), np.empty((most, width), np.uint8)
@@ -61,7 +61,7 @@ class Table:
         array, marks = as_bytes(data), (ord(dialect.delimiter), dialect.quotes)
         places = np.array(slots, np.int64)
         rows, used, _ = scan_rows(
-            array, last, *marks, places, line, fields, lines, wrong, starts, ends, kinds
+            array, patience, *marks, places, line, fields, lines, wrong, starts, ends, kinds
         )
         return cls(array, used, fields, lines, wrong, starts, ends, kinds).take(slice(rows))
 
@@ -96,6 +96,11 @@ def sample_of(data: bytes) -> bytes:
     return data if len(head) == len(data) else head[: head.rfind(b"\n") + 1] or data
 
 
+def patience_for(data: bytes, last: bool) -> int:
+    """Bytes of a row with an open quote to wait for more with: any, or none if these are the last."""
+    return 0 if last else len(data)
+
+
 def recognise(sample: bytes, last: bool, options: Options) -> Dialect:
     """The delimiter that gives the most rows of one width; whether quotes enclose columns.
 
@@ -115,7 +120,7 @@ def recognise(sample: bytes, last: bool, options: Options) -> Dialect:
 
 def _fit(sample: bytes, last: bool, dialect: Dialect) -> tuple[Dialect, float, bool]:
     """The dialect with its usual width, the share of rows that have it, whether quotes behave."""
-    table = Table.scan(sample, 1, last, dialect, range(8))
+    table = Table.scan(sample, 1, patience_for(sample, last), dialect, range(8))
     good = table.wrong == GOOD
     width, count = Counter(table.fields[good].tolist()).most_common(1)[0] if good.any() else (1, 0)
     told = np.arange(8) < table.fields[good][:, None]
@@ -129,9 +134,10 @@ def cells_of(
     sample: bytes, last: bool, dialect: Dialect
 ) -> tuple[list[list[str]], list[list[int]]]:
     """The well-formed rows as Python strings, and how their columns were quoted."""
-    widths = Table.scan(sample, 1, last, dialect, ()).fields
+    patience = patience_for(sample, last)
+    widths = Table.scan(sample, 1, patience, dialect, ()).fields
     width = min(int(widths.max(initial=0)), _WIDEST)
-    table = Table.scan(sample, 1, last, dialect, range(width))
+    table = Table.scan(sample, 1, patience, dialect, range(width))
     cells: list[list[str]] = []
     kinds: list[list[int]] = []
     for row in np.flatnonzero(table.wrong == GOOD):

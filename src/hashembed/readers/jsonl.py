@@ -93,7 +93,7 @@ class JsonLines:
             fields.append((label, kind))
         self._schema = pa.schema(fields)
 
-    def parse(self, data: bytes, line: int, last: bool) -> tuple[Rows, int]:
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
         """See `Parser`."""
         if self._keys is None:
             self._find_keys(data)

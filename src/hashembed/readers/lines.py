@@ -28,7 +28,7 @@ class Lines:
         self.text: str | None = None
         self.notes: list[str] = []
 
-    def parse(self, data: bytes, line: int, last: bool) -> tuple[Rows, int]:
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
         """See `Parser`."""
         starts, ends = cut_lines(data)
         texts = strings(as_bytes(data), starts, ends)
@@ -79,7 +79,7 @@ class FastText:
         self.text: str | None = "the rest of the line"
         self.notes: list[str] = []
 
-    def parse(self, data: bytes, line: int, last: bool) -> tuple[Rows, int]:
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
         """See `Parser`."""
         array = as_bytes(data)
         starts, ends = cut_lines(data)
@@ -97,11 +97,14 @@ class FastText:
         empty = (counts == 0) & (np.diff(np.frombuffer(texts.buffers()[1], np.int64)) == 0)
         if empty.any():
             texts, counts, lines = texts.filter(pa.array(~empty)), counts[~empty], lines[~empty]
-        bad = {
-            int(i): Problem(self.file, int(lines[i]), _NO_LABEL)
-            for i in np.flatnonzero(counts == 0)
-        }
-        return Rows(_label_column(values, counts), texts, lines, bad), len(data)
+        rows = Rows(
+            _label_column(values, counts),
+            texts,
+            lines,
+            bad=counts == 0,
+            explain=lambda row: Problem(self.file, int(lines[row]), _NO_LABEL),
+        )
+        return rows, len(data)
 
 
 def _labels_anywhere(data: bytes, starts: I64, ends: I64) -> tuple[Any, Any, I64]:

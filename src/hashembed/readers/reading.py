@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -123,44 +124,50 @@ class Reading:
         """Something wrong with a file as a whole."""
         if self.options.on_error == "stop":
             raise DataError(str(problem))
-        self.report.skip(problem, rows=0)
+        self.report.skip([problem], rows=0)
 
     def _checked(self, rows: Rows, file: str, pause: bool = False) -> Iterator[Piece]:
         """The good rows; a text that needs no label stays in its place, as null.
 
         Where problems stop the reading, the rows before the first come first.
         """
-        labels, texts, bad = rows.labels, rows.texts, rows.bad
-        if labels is not None:
-            for row in _empty_labels(labels):
-                problem = Problem(file, int(rows.lines[row]), "the label is empty", rows.unit)
-                bad.setdefault(row, problem)
+        labels, texts = rows.labels, rows.texts
+        broken, stop = rows.bad, self.options.on_error == "stop"
+        assert broken is not None
+        bad = broken if labels is None else broken | _empty_labels(labels)
+
+        def problem(row: int) -> Problem:
+            if broken[row]:
+                return rows.problem(row)
+            return Problem(file, int(rows.lines[row]), "the label is empty", rows.unit)
+
         piece = Piece(labels, texts, pause)
-        if bad and self.options.on_error == "stop":
-            piece = piece.slice(0, min(bad))
-        elif bad:
-            for row in sorted(bad):
-                self.report.skip(bad[row])
-            good = np.ones(len(texts), np.bool_)
-            good[list(bad)] = False
-            mask = pa.array(good)
+        wrong = np.flatnonzero(bad)
+        if len(wrong) and stop:
+            piece = piece.slice(0, int(wrong[0]))
+        elif len(wrong):
+            self.report.skip(map(problem, wrong.tolist()), len(wrong))
+            mask = pa.array(~bad)
             if labels is None:
                 piece.texts = pc.if_else(mask, texts, pa.scalar(None, pa.large_string()))
             else:
                 piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
         self.report.rows += len(piece.texts)
         yield piece
-        if bad and self.options.on_error == "stop":
-            raise DataError(str(bad[min(bad)]))
+        if len(wrong) and stop:
+            raise DataError(str(problem(int(wrong[0]))))
 
 
-def _empty_labels(labels: Any) -> list[int]:
-    """The rows whose label, or one of whose labels, is blank."""
+def _empty_labels(labels: Any) -> npt.NDArray[np.bool_]:
+    """Which rows have a label, or one among their labels, that is blank."""
+    empty = np.zeros(len(labels), np.bool_)
     lists = pa.types.is_list(labels.type)
     values = labels.flatten().dictionary_encode() if lists else labels
     blank = [i for i, name in enumerate(values.dictionary.to_pylist()) if not (name or "").strip()]
     if not blank:
-        return []
+        return empty
     found = pc.is_in(values.indices, pa.array(blank, values.indices.type))
-    rows = pc.list_parent_indices(labels) if lists else pa.array(range(len(labels)), pa.int64())
-    return rows.filter(found).unique().to_pylist()  # type: ignore[no-any-return]
+    if not lists:
+        return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    empty[pc.list_parent_indices(labels).filter(found).to_numpy()] = True
+    return empty

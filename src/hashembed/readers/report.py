@@ -1,6 +1,8 @@
 """What was read, what was skipped and why."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 KEPT = 20  # problems that a report lists; all are counted
@@ -51,11 +53,10 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
     repairs: list[Problem] = field(default_factory=list)
 
-    def skip(self, problem: Problem, rows: int = 1) -> None:
-        """Count a problem, and list it if it is among the first."""
+    def skip(self, problems: Iterable[Problem], rows: int) -> None:
+        """Count rows with problems, and list those that are among the first."""
         self.skipped += rows
-        if len(self.problems) < KEPT:
-            self.problems.append(problem)
+        self.problems += islice(problems, KEPT - len(self.problems))
 
     def repair(self, problem: Problem) -> None:
         """Count a line that was made readable."""

@@ -1,6 +1,6 @@
 """What every format is asked for, and what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,14 +57,35 @@ class Rows:
 
     labels: strings, dictionary-encoded, or lists of strings, or None where none were asked for.
     lines: the first line of each row; `unit` is what is counted.
-    bad: rows with a problem; what their columns hold means nothing.
+    bad: which rows have a problem; what their columns hold means nothing.
+    problems: those that were put down.
+    explain: tells the others. There may be millions of them, and few are ever looked at.
     """
 
     labels: Any
     texts: Any
     lines: I64
-    bad: dict[int, Problem] = field(default_factory=dict)
+    problems: dict[int, Problem] = field(default_factory=dict)
     unit: str = "line"
+    bad: npt.NDArray[np.bool_] | None = None
+    explain: Callable[[int], Problem] | None = None
+
+    def __post_init__(self) -> None:
+        if self.bad is None:
+            self.bad = np.zeros(len(self.texts), np.bool_)
+        self.bad[list(self.problems)] = True
+
+    def blame(self, row: int, problem: Problem) -> None:
+        """Put down a problem, in place of one that the row has already."""
+        assert self.bad is not None
+        self.bad[row] = True
+        self.problems[row] = problem
+
+    def problem(self, row: int) -> Problem:
+        """What is wrong with a bad row."""
+        if row in self.problems or self.explain is None:
+            return self.problems[row]
+        return self.explain(row)
 
 
 class Parser(Protocol):
@@ -75,10 +96,10 @@ class Parser(Protocol):
     text: str | None
     notes: list[str]
 
-    def parse(self, data: bytes, line: int, last: bool) -> tuple[Rows, int]:
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
         """The rows in whole lines of UTF-8, and how many bytes they take up.
 
-        Less than all only where a row may go on behind the data, never when it is the `last`.
+        Less than all only where a row of at most `patience` bytes may go on behind the data.
         """
         ...
 

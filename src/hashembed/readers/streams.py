@@ -10,17 +10,20 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import pyarrow as pa
 
-from hashembed.readers.cutting import count_lines
+from hashembed.readers.cutting import behind_lines, count_lines
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
 from hashembed.readers.report import DataError
 from hashembed.readers.sources import STDIN
 
 BLOCK = 8 << 20  # bytes read before rows are made of them
+LINES = 1 << 16  # at most so many of them in a block: what is kept for each line is then bounded
 MAX_ROW = 1 << 28  # bytes; what is longer is no row, but an open quote or no text at all
+MAX_LINES = 1 << 20  # lines in quotes; the same
 
 _ZSTD = 1 << 16
 _MAGIC = 6  # bytes that tell a compression
@@ -126,9 +129,19 @@ def line_blocks(source: Input, decoder: Decoder, keep_nuls: bool = False) -> Ite
 
     The last block may be empty.
     """
-    for block in _raw_blocks(source, decoder):
-        repair(block, decoder, keep_nuls)
-        yield block
+    for large in _raw_blocks(source, decoder):
+        for block in _split(large):
+            repair(block, decoder, keep_nuls)
+            yield block
+
+
+def _split(block: Block) -> Iterator[Block]:
+    """The block in parts of no more than LINES lines; what ends or fails does so in the last."""
+    at, line, data = 0, block.line, block.data
+    while (end := behind_lines(data, at, LINES)) < len(data):
+        yield Block(data[at:end], line)
+        at, line = end, line + LINES
+    yield replace(block, data=data[at:], line=line) if at else block
 
 
 def _raw_blocks(source: Input, decoder: Decoder) -> Iterator[Block]:
