@@ -74,7 +74,7 @@ ROOMS = [
     ["streaming", "comparing"],
     ["demo"],
     ["cli.options"],
-    ["cli.answering"],
+    ["cli.answering", "cli.output"],
     [
         "cli.compare",
         "cli.demo",

@@ -1,7 +1,9 @@
 """What the commands that ask a model share."""
 
 import json
-from typing import Any
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
 
 import click
 
@@ -41,3 +43,30 @@ def class_named(name: str, classes: Any) -> Any:
             f"the model has no class {name!r}, only {listed}.", param_hint="--class"
         )
     return meant[name]
+
+
+def columns_to_keep(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> list[str | int] | None:
+    """'id,3' -> ['id', 3]."""
+    if value is None:
+        return None
+    return [int(part) if part.isdigit() else part for part in value.split(",")]
+
+
+def check_input(data: Sequence[str]) -> None:
+    """Where standard input is read, it must be there."""
+    if "-" in data and sys.stdin is None:
+        raise click.ClickException("Standard input is closed: name a file to read.")
+
+
+def results() -> TextIO:
+    """Where answers go."""
+    if sys.stdout is None:
+        raise click.ClickException("Standard output is closed: there is nowhere to write answers.")
+    return sys.stdout
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether somebody looks at it, and a terminal obeys what it is sent."""
+    return stream.isatty()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hashembed.cli.answering import as_type
+from hashembed.cli.answering import as_type, check_input
 from hashembed.cli.options import (
     data_options,
     json_option,
@@ -51,6 +51,8 @@ def compare_command(
     than chance (McNemar's exact test), the classes that change, the texts with different answers.
     With --json all of these texts.
     """
+    check_input(data)
+
     from hashembed.classifier import TextClassifier
     from hashembed.comparing import compare
     from hashembed.readers import read

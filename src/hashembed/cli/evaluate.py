@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hashembed.cli.answering import as_type, threshold_option, top_option
+from hashembed.cli.answering import as_type, check_input, threshold_option, top_option
 from hashembed.cli.options import (
     data_options,
     draw,
@@ -17,6 +17,7 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
+from hashembed.cli.output import refuse_inputs
 
 EXAMPLE = """\b
 Examples:
@@ -49,6 +50,9 @@ def test_command(
     what is taken for what. With --top or --threshold also precision and recall at k: a text is
     right if its label is among the answers.
     """
+    refuse_inputs("--plot", plot, [model, *data])
+    check_input(data)
+
     from hashembed.classifier import TextClassifier
     from hashembed.readers import read
 

@@ -1,6 +1,7 @@
 """JSON lines: Arrow's parser, and Python's for the lines that Arrow cannot read."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import pyarrow.json as pa_json
 from hashembed.readers.columns import choose, describe
 from hashembed.readers.cutting import cut_lines
 from hashembed.readers.report import DataError, Problem
-from hashembed.readers.rows import I64, Options, Rows, as_strings, column_of_labels, joined
+from hashembed.readers.rows import (
+    I64,
+    JSON_TEXT,
+    NO_COLUMN,
+    Options,
+    Rows,
+    as_strings,
+    column_of_labels,
+    joined,
+)
 from hashembed.readers.rows import without_surrogates as clean
 
 _SAMPLE = 100  # lines that tell the keys
@@ -102,6 +112,11 @@ class JsonLines:
         rows = self._fast(data, line, starts, ends, filled) if self._schema is not None else None
         if rows is None:
             rows = self._exact(data, line, starts, ends, filled)
+        if self.options.keep:
+            at = rows.lines - line
+            rows.kept = self._kept_values(
+                data[a:b] for a, b in zip(starts[at].tolist(), ends[at].tolist(), strict=True)
+            )
         return rows, len(data)
 
     def _fast(self, data: bytes, line: int, starts: I64, ends: I64, filled: I64) -> Rows | None:
@@ -153,6 +168,32 @@ class JsonLines:
             lines.append(line + i)
         column = column_of_labels(labels) if self.options.labelled else None
         return Rows(column, pa.array(texts, pa.large_string()), np.array(lines, np.int64), bad)
+
+    def _kept_values(self, lines: Iterable[bytes]) -> pa.Table:
+        """The keys that were asked for besides, each value as JSON; null where there is none."""
+        keep = self.options.keep
+        wanted = None if isinstance(keep, bool) else [str(key) for key in keep]
+        columns: dict[str, list[str | None]] = {key: [] for key in wanted or ()}
+        count = 0
+        for raw in lines:
+            try:
+                found = _object(raw)
+            except _Bad:
+                found = {}
+            for key in found if wanted is None else wanted:
+                if key in found:
+                    column = columns.setdefault(key, [])
+                    column += [None] * (count - len(column))
+                    column.append(json.dumps(found[key], ensure_ascii=False))
+            count += 1
+        arrays, fields = [], []
+        for key, column in columns.items():
+            values = [None if v is None else clean(v) for v in column]
+            arrays.append(pa.array(values + [None] * (count - len(values)), pa.large_string()))
+            fields.append(pa.field(clean(key), pa.large_string(), metadata=JSON_TEXT))
+        if not fields:  # a table without columns would not know how many rows it has
+            return pa.table({NO_COLUMN: pa.nulls(count)})
+        return pa.table(arrays, pa.schema(fields))
 
     def _row(self, found: dict[str, Any]) -> tuple[str | list[str] | None, str]:
         assert self._keys is not None  # an object was found, so there are keys

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hashembed.readers.columns import choose, describe
+from hashembed.readers.columns import choose, describe, find
 from hashembed.readers.report import DataError, Problem
-from hashembed.readers.rows import Options, Rows, as_strings, joined
+from hashembed.readers.rows import Options, Rows, as_strings, joined, kept_columns
 
 MAGIC = b"PAR1"
 _BATCH = 1 << 13  # rows
@@ -37,6 +37,10 @@ class Parquet:
         self.text = describe(choice.texts, names)
         self._label = None if choice.label is None else names[choice.label]
         self._texts = [names[c] for c in choice.texts]
+        kept = kept_columns(
+            options.keep, len(names), lambda wanted: find("keep", wanted, names, len(names))
+        )
+        self._kept = [names[c] for c in kept]
         for name in self._texts:
             if not _is_text(schema.field(name).type):
                 raise DataError(
@@ -52,7 +56,8 @@ class Parquet:
 
     def rows(self) -> Iterator[Rows]:
         """All rows, a batch at a time."""
-        columns = list({*self._texts, *([] if self._label is None else [self._label])})
+        taken = [*self._texts, *([] if self._label is None else [self._label]), *self._kept]
+        columns = list(dict.fromkeys(taken))
         number = 1
         batches = self._parquet.iter_batches(_BATCH, columns=columns)
         while True:
@@ -80,7 +85,9 @@ class Parquet:
                     bad.setdefault(
                         row, self._problem(number + row, "found a null among the labels")
                     )
-        return Rows(labels, text, np.arange(number, number + len(batch)), bad, "row")
+        kept = pa.Table.from_batches([batch.select(self._kept)]) if self._kept else None
+        lines = np.arange(number, number + len(batch))
+        return Rows(labels, text, lines, bad, "row", kept=kept)
 
     def _nulls(
         self, column: Any, number: int, reason: str, bad: dict[int, Problem]
