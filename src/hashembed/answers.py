@@ -42,14 +42,16 @@ def chosen(
         out = to_probabilities(logits, False) > threshold
     if top is not None and top < logits.shape[1]:
         among = np.zeros(logits.shape, np.bool_)
-        np.put_along_axis(among, ranking(logits)[:, :top], True, axis=1)
+        np.put_along_axis(among, best(logits, top), True, axis=1)
         out &= among
     return out
 
 
-def ranking(logits: F32) -> npt.NDArray[np.int64]:
-    """Classes (n, C), the likeliest first; of equals the first."""
-    return np.argsort(-logits, axis=1, kind="stable")
+def best(logits: F32, top: int | None) -> npt.NDArray[np.int64]:
+    """The `top` classes of each text (n, top), or all, the likeliest first; of equals the first."""
+    if top == 1 and logits.shape[1]:
+        return logits.argmax(axis=1)[:, None]
+    return np.argsort(-logits, axis=1, kind="stable")[:, :top]
 
 
 def _logit(probability: float) -> np.float32:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.answers import chosen, limits, ranking
+from hashembed.answers import best, chosen, limits
 from hashembed.bags import Bags
 from hashembed.engine import Engine, to_probabilities
 from hashembed.engines import DEEP_RATE, EnginePlan, choose_device, deep_passes
@@ -326,8 +326,8 @@ class TextClassifier(Estimator):
                 "threshold is for models with several labels a text, and this one gives exactly "
                 "one: predict_top(texts, 1, threshold=...) gives none to unlikely ones"
             )
-        best: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
-        return best
+        likeliest: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
+        return likeliest
 
     def predict_top(
         self, texts: Any, k: int | None = 5, *, threshold: float | None = None
@@ -339,20 +339,19 @@ class TextClassifier(Estimator):
 
         Example:
             >>> clf = TextClassifier(batch_size=1).fit(["good film", "bad film"], ["+", "-"])
-            >>> [[label for label, probability in best] for best in clf.predict_top(["good"], 1)]
+            >>> [[label for label, probability in found] for found in clf.predict_top(["good"], 1)]
             [['+']]
         """
         z, empty = self._scored(texts)
-        p = self._probabilities(z, empty)
         if k is not None or threshold is not None:
             threshold, k = limits(self._multilabel, threshold, k)
-        given = chosen(z, self._multilabel, threshold, k)
+        order = best(z, k)
+        chances = np.take_along_axis(self._probabilities(z, empty), order, axis=1)
+        above = np.take_along_axis(chosen(z, self._multilabel, threshold, None), order, axis=1)
         classes = self.classes_.tolist()
         return [
-            [(classes[c], chances[c]) for c in order if kept[c]]
-            for order, kept, chances in zip(
-                ranking(z)[:, :k].tolist(), given, p.tolist(), strict=True
-            )
+            [(classes[c], p) for c, p, given in zip(*row, strict=True) if given]
+            for row in zip(order.tolist(), chances.tolist(), above.tolist(), strict=True)
         ]
 
     def transform(self, texts: Any) -> Any:

@@ -1,7 +1,8 @@
 """`hashembed predict`."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -25,6 +26,7 @@ from hashembed.cli.output import (
     SEPARATOR,
     Columns,
     JsonTexts,
+    Writer,
     format_of,
     refuse_inputs,
     whole_file,
@@ -97,34 +99,26 @@ def predict_command(
 
     from hashembed.answers import limits
     from hashembed.classifier import TextClassifier
-    from hashembed.readers import no_texts, read_text_batches
+    from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)
     several = classifier.label_form_ != "single"
     asked = limits(several, threshold, top)
     kept = output is not None and (True if keep is None else keep)
     batches = read_text_batches(sources, keep=kept, **reading(options))
+    teller: _Asked
     if output is not None and format is not None:
-        table = _Table(classifier, asked, format, probabilities)
+        teller = table = _Table(classifier, asked, format, probabilities)
         with whole_file(output) as file:
-            writer = writer_for(format, file)
-            for batch in batches:
-                writer.write(table.columns(batch))
-            if table.report is None:  # no rows at all: a file with the names of the answers
-                writer.write(table.columns(no_texts()))
-            writer.close()
-        report, blank = table.report, table.blank
+            table.write(batches, writer_for(format, file))
     else:
-        lines = _Lines(classifier, asked, probabilities or top is not None, as_json)
-        out = results()
-        for batch in batches:
-            out.write("".join(f"{line}\n" for line in lines.of(batch)))
-            out.flush()
-        report, blank = lines.report, lines.blank
+        teller = lines = _Lines(classifier, asked, probabilities or top is not None, as_json)
+        lines.write(batches, results())
+    report = teller.report
     if report is not None and (data or report.formats != ["lines"] or report.repaired):
         say(report, quiet)
-    if blank:
-        say(f"{_rows(blank)} could not be read and got an empty answer.", quiet)
+    if teller.blank:
+        say(f"{_rows(teller.blank)} could not be read and got an empty answer.", quiet)
     if output is not None:
         say(f"Wrote {output}, {_rows(report.rows)}.", quiet)
 
@@ -170,9 +164,11 @@ class _Lines(_Asked):
             for c, name in zip(classifier.classes_.tolist(), names, strict=True)
         }
 
-    def of(self, batch: "LabelledText") -> list[str]:
-        """A line for each text."""
-        return [self._line(answer) for answer in self.answers(batch)]
+    def write(self, batches: Iterable["LabelledText"], out: TextIO) -> None:
+        """A line for each text, as they come."""
+        for batch in batches:
+            out.write("".join(f"{self._line(answer)}\n" for answer in self.answers(batch)))
+            out.flush()
 
     def _line(self, answer: Answer | None) -> str:
         """Tab-separated labels, with probabilities where asked for; or JSON."""
@@ -212,6 +208,16 @@ class _Table(_Asked):
                 f"Several labels are written into one column, between commas, but {unclear[0]!r} "
                 "has a comma in it: write a .jsonl or a .parquet file."
             )
+
+    def write(self, batches: Iterable["LabelledText"], writer: Writer) -> None:
+        """All batches; where there is no row at all, the names of the answers alone."""
+        from hashembed.readers import no_texts
+
+        for batch in batches:
+            writer.write(self.columns(batch))
+        if self.report is None:
+            writer.write(self.columns(no_texts()))
+        writer.close()
 
     def columns(self, batch: "LabelledText") -> Columns:
         """The columns that are kept, then the answers."""
