@@ -13,6 +13,7 @@ SOURCE = Path(hashembed.__file__).parent
 ROOMS = [
     [
         "validation",
+        "wording",
         "unicode_tables",
         "initial",
         "compiling",
@@ -33,7 +34,7 @@ ROOMS = [
     ["kernel_shards", "kernel_steps", "bag_kernels", "row_kernels"],
     ["kernels"],
     ["shallow", "training", "ensemble", "checkpoint", "sizes"],
-    ["readers.report", "readers.cutting"],
+    ["readers.report", "readers.cutting", "readers.headers"],
     ["readers.sources", "readers.encodings"],
     ["readers.streams", "readers.fasttext"],
     ["readers.rows"],

@@ -340,7 +340,9 @@ def test_columns_that_are_not_there(tmp_path):
     )
     stops(path, ": found no text column 4: the columns are", label=1, text=4)
     path = write(tmp_path / "b.csv", "1,x\n2,y\n")
-    stops(path, ": found no label column 'kind': there are 2, without names; give a", label="kind")
+    stops(path, ": found no label column 'kind': the columns are '1', 'x'; row 1 was", label="kind")
+    there = ": found no label column 'kind': there are 2, without names; give a"
+    stops(path, there, label="kind", header=False)
     path = write(tmp_path / "c.jsonl", '{"a": "x", "b": "y", "c": 1}\n')
     stops(path, ": found no label key: the keys are 'a', 'b', 'c'; say which with label=")
     path = write(tmp_path / "d.jsonl", '[{"a": "x"}]')

@@ -50,7 +50,7 @@ def chosen(
 def best(logits: F32, top: int | None) -> npt.NDArray[np.int64]:
     """The `top` classes of each text (n, top), or all, the likeliest first; of equals the first."""
     if top == 1 and logits.shape[1]:
-        return logits.argmax(axis=1)[:, None]
+        return np.asarray(logits.argmax(axis=1)[:, None])
     return np.argsort(-logits, axis=1, kind="stable")[:, :top]
 
 

@@ -1,27 +1,17 @@
 """Which columns hold the label and the text: by their names, or by what is in them."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hashembed.readers.headers import ENOUGH, LABELS, TEXTS, TITLES, is_number, plain, recurring
 from hashembed.readers.report import DataError
 from hashembed.readers.rows import Column, Options
+from hashembed.wording import given, named
 
-# The most usual first.
-LABELS = [
-    *("label", "labels", "class", "classes", "category", "categories", "target", "class_index"),
-    *("label_name", "class_name", "topic", "topics", "intent", "sentiment", "emotion", "tag"),
-    *("tags", "language", "lang", "spam", "genre", "rating", "stars", "y"),
-]
-TITLES = ["title", "headline", "subject", "question_title", "review_title", "review_summary"]
-TEXTS = [
-    *("text", "texts", "sentence", "sentences", "document", "review", "review_text", "comment"),
-    *("comment_text", "content", "body", "message", "msg", "tweet", "utterance", "post"),
-    *("article", "description", "abstract", "question", "question_content", "query", "news", "x"),
-]
-
-_LONGEST_NAME = 64  # characters in a name of a header
 _LONGEST_LABEL = 64  # mean characters in a label
-_ENOUGH = 20  # rows that tell a label, whose values recur, from a text
+_MOST_DIGITS = 9  # in the number of a column
+_LISTED = 30  # names that a message shows
 
 
 @dataclass(frozen=True)
@@ -32,65 +22,89 @@ class Choice:
     texts: tuple[int, ...]
 
 
-def _plain(name: str) -> str:
-    return "_".join(name.strip().lower().replace("-", " ").replace("_", " ").split())
-
-
-def is_header(cells: Sequence[str]) -> bool:
-    """Whether a first row names columns: it has a usual name, and nothing that is no name."""
-    names = [_plain(cell) for cell in cells]
-    usual = [name for name in names if name in LABELS or name in TEXTS or name in TITLES]
-    known = any(len(name) > 1 for name in usual) or {"x", "y"} <= set(usual)
-    fine = all(
-        "\n" not in cell and len(cell) <= _LONGEST_NAME and not _is_number(cell) for cell in cells
-    )
-    return known and fine and len(set(names)) == len(names)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def describe(
     choice: tuple[int, ...] | int | None, names: Sequence[str] | None, noun: str = "column"
 ) -> str | None:
-    """The columns as a report spells them: "column 1", "columns 2-3", "column 'text'"."""
+    """The columns as a report spells them: "column 1", "columns 2-3", "column 'text'".
+
+    A name that others have, too, comes with its number; an empty one is a number.
+    """
     if choice is None:
         return None
     columns = (choice,) if isinstance(choice, int) else choice
     word = noun if len(columns) == 1 else f"{noun}s"
     if names is not None:
-        return f"{word} " + ", ".join(repr(names[c]) for c in columns)
+        counts = Counter(names)
+        return f"{word} " + ", ".join(_spelled(c, names[c], counts[names[c]]) for c in columns)
     if len(columns) > 1 and columns == tuple(range(columns[0], columns[-1] + 1)):
         return f"{word} {columns[0] + 1}-{columns[-1] + 1}"
     return f"{word} " + ", ".join(str(c + 1) for c in columns)
 
 
-def _listing(names: Sequence[str] | None, count: int, noun: str) -> str:
+def _spelled(column: int, name: str, count: int) -> str:
+    if not name.strip():
+        return str(column + 1)
+    return repr(name) if count == 1 else f"{column + 1} ({name!r})"
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names for a message, the first of them if they are many."""
+    quoted = [repr(name) for name in names]
+    more = [f"and {len(quoted) - _LISTED:,} more"] if len(quoted) > _LISTED else []
+    return ", ".join(quoted[:_LISTED] + more) or "none"
+
+
+def _there(names: Sequence[str] | None, count: int, noun: str) -> str:
     if names is None:
         return f"there are {count}, without names; give a number from 1 to {count}"
-    return f"the {noun}s are " + (", ".join(repr(name) for name in names) or "none")
+    return f"the {noun}s are {listing(names)}"
+
+
+def as_number(wanted: Column) -> int | None:
+    """The number of a column, if it is one."""
+    if isinstance(wanted, str):
+        return int(wanted) if wanted.isdecimal() and len(wanted) <= _MOST_DIGITS else None
+    return wanted
 
 
 def find(
     what: str, wanted: Column, names: Sequence[str] | None, count: int, noun: str = "column"
 ) -> int:
-    """The place of the column with this name or number (from 1)."""
+    """The place of the column with this name or number (from 1).
+
+    A string is a number if there is no such name, a number a name if there is no such number.
+    """
     if isinstance(wanted, bool) or not isinstance(wanted, int | str):
-        raise TypeError(f"{what} must be a column's name or number, found {wanted!r}")
-    if isinstance(wanted, str) and names is not None:
-        if wanted in names:
-            return list(names).index(wanted)
-        alike = [i for i, name in enumerate(names) if _plain(name) == _plain(wanted)]
-        if len(alike) == 1:
-            return alike[0]
-    if (isinstance(wanted, int) or wanted.isdecimal()) and 1 <= int(wanted) <= count:
-        return int(wanted) - 1
-    raise DataError(f"found no {what} {noun} {wanted!r}: {_listing(names, count, noun)}")
+        raise TypeError(f"{named(what)} must be a column's name or number, found {wanted!r}")
+    number = as_number(wanted)
+    in_range = number is not None and 1 <= number <= count
+    if names is not None and not (in_range and isinstance(wanted, int)):
+        same = [c for c, name in enumerate(names) if name == str(wanted)]
+        same = same or [c for c, name in enumerate(names) if plain(name) == plain(str(wanted))]
+        if len(same) == 1:
+            return same[0]
+        if same:
+            places = " and ".join(str(c + 1) for c in same)
+            raise DataError(
+                f"found {len(same)} {what} {noun}s {str(wanted)!r}, numbers {places}: "
+                f"give the number of the one that is meant"
+            )
+    if number is not None and in_range:
+        return number - 1
+    raise DataError(f"found no {what} {noun} {wanted!r}: {_there(names, count, noun)}")
+
+
+def listed(wanted: Column | Sequence[Column] | None) -> list[Column]:
+    """The columns that an option names."""
+    if wanted is None:
+        return []
+    return [wanted] if isinstance(wanted, int | str) else list(wanted)
+
+
+def by_name(options: Options) -> bool:
+    """Whether a column is asked for by name, which takes a header."""
+    wanted = [options.label, *listed(options.text)]
+    return any(isinstance(column, str) and as_number(column) is None for column in wanted)
 
 
 def choose(
@@ -103,51 +117,66 @@ def choose(
     """The columns that the options ask for, and for the rest those that look right.
 
     By name if there are names: a usual name for the label; a usual name for the text, with the
-    title if there is one. Without names by content, see `_label_by_content`; the text is then
-    everything but the label.
+    title if there is one. Where names tell nothing, by content, if that leaves no doubt. Without
+    names by content, see `_label_at_the_edge`; the text is then everything but the label.
+    Names behind the `count` are those of keys within keys: they are found, but not guessed.
     """
-    label = texts = None
-    if options.label is not None:
-        label = find("label", options.label, names, count, noun)
-    if options.text is not None:
-        wanted = options.text
-        listed = [wanted] if isinstance(wanted, int | str) else list(wanted)
-        texts = tuple(find("text", column, names, count, noun) for column in listed)
-        if not texts:
-            raise ValueError("text must name at least one column, found none")
-    if texts and len({*texts, label}) <= len(texts):
-        raise ValueError(
-            f"text must name each column once and not the label's, found {options.text!r}"
-        )
+    label, texts = _asked_for(names, count, options, noun)
     taken = {label, *(texts or ())}
     free = [c for c in range(count) if c not in taken]
+    if names is not None:
+        free = [c for c in free if names[c].strip()] or free
     if options.labelled and label is None:
-        label = _named(names, LABELS, free) if names is not None else None
-        if label is None and names is None and (texts is None or len(free) > 1):
-            label = _label_by_content(sample, free, True)
+        if names is None and (texts is None or len(free) > 1):
+            label = _label_at_the_edge(sample, free, True)
+        elif names is not None:
+            label = _named(names, LABELS, free)
         if label is None and texts is not None and len(free) == 1:
             label = free[0]
         free = [c for c in free if c != label]
     if texts is None and names is not None:
         texts = _named_texts(names, free)
     elif texts is None:
-        guess = _label_by_content(sample, free, False) if not options.labelled else None
+        guess = _label_at_the_edge(sample, free, False) if not options.labelled else None
         texts = tuple(c for c in free if c != guess)
-    if options.labelled and label is None and texts and names is not None and len(names) == 2:
-        label = next((c for c in range(count) if c not in texts), None)
+    if names is not None and options.labelled and label is None:
+        if texts and count == 2:
+            label = next((c for c in range(count) if c not in texts), None)
+        else:
+            label = _label_by_content(sample, [c for c in free if c not in texts])
+    if names is not None and not texts:
+        texts = _text_by_content(sample, [c for c in free if c != label])
     if options.labelled and label is None:
-        found = _listing(names, count, noun)
-        raise DataError(f"found no label {noun}: {found}; say which with label=")
+        found = _there(names, count, noun)
+        raise DataError(f"found no label {noun}: {found}; say which with {given('label')}")
     if not texts:
-        found = _listing(names, count, noun)
-        raise DataError(f"found no text {noun}: {found}; say which with text=")
+        found = _there(names, count, noun)
+        raise DataError(f"found no text {noun}: {found}; say which with {given('text')}")
     return Choice(label, texts)
 
 
+def _asked_for(
+    names: Sequence[str] | None, count: int, options: Options, noun: str
+) -> tuple[int | None, tuple[int, ...] | None]:
+    label = texts = None
+    if options.label is not None:
+        label = find("label", options.label, names, count, noun)
+    if options.text is not None:
+        texts = tuple(find("text", c, names, count, noun) for c in listed(options.text))
+        if not texts:
+            raise ValueError(f"{named('text')} must name at least one column, found none")
+    if texts and len({*texts, label}) <= len(texts):
+        raise ValueError(
+            f"{named('text')} must name each column once and not the label's, "
+            f"found {options.text!r}"
+        )
+    return label, texts
+
+
 def _named(names: Sequence[str], usual: Sequence[str], free: Sequence[int]) -> int | None:
-    """The column with the most usual name."""
-    plain = {_plain(names[c]): c for c in reversed(free)}
-    return next((plain[name] for name in usual if name in plain), None)
+    """The column with the most usual name; of two the first."""
+    places = {plain(names[c]): c for c in reversed(free)}
+    return next((places[name] for name in usual if name in places), None)
 
 
 def _named_texts(names: Sequence[str], free: Sequence[int]) -> tuple[int, ...]:
@@ -158,7 +187,15 @@ def _named_texts(names: Sequence[str], free: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _label_by_content(
+def _values(sample: Sequence[Sequence[str]], column: int) -> list[str]:
+    return [row[column].strip() for row in sample]
+
+
+def _is_short(values: Sequence[str]) -> bool:
+    return sum(map(len, values)) <= _LONGEST_LABEL * len(values)
+
+
+def _label_at_the_edge(
     sample: Sequence[Sequence[str]], free: Sequence[int], must: bool
 ) -> int | None:
     """The first or the last column if it looks like a label.
@@ -171,11 +208,30 @@ def _label_by_content(
         return None
     found: list[tuple[bool, int, int]] = []
     for column in dict.fromkeys((free[0], free[-1])):
-        values = [row[column].strip() for row in sample]
-        short = sum(map(len, values)) <= _LONGEST_LABEL * len(values)
+        values = _values(sample, column)
         distinct = len(set(values))
-        recur = 2 * distinct <= len(values)
-        few = len(values) < _ENOUGH and (must or all(v.isdecimal() for v in values))
-        if short and (recur or few):
+        few = len(values) < ENOUGH and (must or all(v.isdecimal() for v in values))
+        if _is_short(values) and (recurring(values) or few):
             found.append((distinct == 1, distinct, column))
     return min(found)[-1] if found else None
+
+
+def _label_by_content(sample: Sequence[Sequence[str]], free: Sequence[int]) -> int | None:
+    """The one column whose values are short and recur; None if others do, too."""
+    if len(sample) < ENOUGH:
+        return None
+    columns = {c: _values(sample, c) for c in free}
+    found = [c for c, v in columns.items() if len(set(v)) > 1 and recurring(v) and _is_short(v)]
+    return found[0] if len(found) == 1 else None
+
+
+def _text_by_content(sample: Sequence[Sequence[str]], free: Sequence[int]) -> tuple[int, ...]:
+    """The column with the longest values, if they are words and hardly recur."""
+    if len(sample) < ENOUGH or not free:
+        return ()
+    longest = max(free, key=lambda c: sum(map(len, _values(sample, c))))
+    values = _values(sample, longest)
+    words = sum(len(value.split()) for value in values)
+    if recurring(values) or all(map(is_number, values)) or words < 2 * len(values):
+        return ()
+    return (longest,)

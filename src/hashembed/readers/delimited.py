@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hashembed.readers.columns import Choice, choose, describe, find, is_header
+from hashembed.readers.columns import Choice, by_name, choose, describe, find
 from hashembed.readers.cutting import AFTER_QUOTE, GOOD, PLAIN
 from hashembed.readers.dialect import Table, cells_of, patience_for, recognise, sample_of
+from hashembed.readers.headers import is_header
 from hashembed.readers.report import DataError, Problem
 from hashembed.readers.rows import Options, Rows, encoded, kept_columns, unique_names
+from hashembed.wording import given
 
 _FORMATS = {",": "CSV", "\t": "TSV"}
 
@@ -32,11 +34,10 @@ class Delimited:
         cells, kinds = cells_of(sample, last, self.dialect)
         self.header = options.header
         if self.header is None:
-            inherited = before is not None and before.header and before.taken <= set(cells[0])
-            self.header = inherited or is_header(cells[0])
-        self.names = cells[0] if self.header else None
-        if self.header:
-            self.dialect = replace(self.dialect, columns=len(cells[0]))
+            self.header = self._has_header(cells, options, before)
+        self.names = _names(cells[0], self.dialect.columns) if self.header else None
+        if self.names is not None:
+            self.dialect = replace(self.dialect, columns=len(self.names))
         elif before is not None:
             self.dialect = replace(self.dialect, columns=before.dialect.columns)
         rows = [row for row in cells[self.header :] if len(row) == self.dialect.columns]
@@ -65,8 +66,15 @@ class Delimited:
         label, texts = self.choice.label, self.choice.texts
         return {self.names[c] for c in (label, *texts) if c is not None} if self.names else set()
 
+    def _has_header(self, cells: list[list[str]], options: Options, before: Any) -> bool:
+        if before is None and by_name(options):
+            return True
+        if before is not None and before.header and before.taken <= set(cells[0]):
+            return True
+        return is_header(cells[0], cells[1:])
+
     def _choose(self, rows: list[list[str]], options: Options, before: Any) -> Choice:
-        if before is not None and not self.header:
+        if before is not None and (not self.header or self.names == before.names):
             return before.choice  # type: ignore[no-any-return]
         if before is not None and before.header and before.taken <= set(self.names or ()):
             label, texts = before.choice.label, before.choice.texts
@@ -78,7 +86,12 @@ class Delimited:
         try:
             return choose(self.names, rows, self.dialect.columns, options)
         except DataError as error:
-            raise DataError(f"{self.file}: {error}") from None
+            raise DataError(f"{self.file}: {error}; {self._about_the_header()}") from None
+
+    def _about_the_header(self) -> str:
+        if self.header:
+            return f"row 1 was read as the header: if it is data, give {given('header', False)}"
+        return f"row 1 was read as data: if it names the columns, give {given('header', True)}"
 
     def _is_zhang_form(self, rows: list[list[str]], kinds: list[list[int]]) -> bool:
         """Whether it is "class","title","text" after Zhang et al., all of it quoted."""
@@ -136,8 +149,13 @@ class Delimited:
         return f"found {count} column{'' if count == 1 else 's'}, expected {self.dialect.columns}"
 
 
+def _names(cells: list[str], usual: int) -> list[str]:
+    """A header, without empty cells at its end that most rows do not have."""
+    return cells[:usual] if not any(map(str.strip, cells[usual:])) else cells
+
+
 def _broken(wrong: Any) -> str:
-    hint = "; if quotes are characters like any other here, give quotes=False"
+    hint = f"; if quotes are characters like any other here, give {given('quotes', False)}"
     if wrong == AFTER_QUOTE:
         return f'found text behind a closing quote (within quotes, a quote is ""){hint}'
     return f"found a quote that is never closed{hint}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from hashembed.readers.report import WINDOWS
+from hashembed.readers.report import KEPT, WINDOWS
 
 _BOMS = [  # UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -15,6 +15,9 @@ _BOMS = [  # UTF-32's begins with UTF-16's
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
 _UNREADABLE = "\udcff"  # becomes three bytes that are not UTF-8, so that the line is noticed
+
+
+_NUL = {True: "kept a NUL byte", False: "found a NUL byte; is this text, and UTF-8?"}
 
 
 class StreamError(Exception):
@@ -122,13 +125,11 @@ def repair(block: Block, decoder: Decoder, keep_nuls: bool) -> None:
         for i, line in enumerate(block.data.split(b"\n")):
             if b"\0" not in line:
                 continue
-            at = line.index(b"\0") + 1
-            if keep_nuls:
-                block.repairs[block.line + i] = f"kept a NUL byte (byte {at:,} of the line)"
-            else:
-                block.marks[block.line + i] = (
-                    f"found a NUL byte (byte {at:,} of the line); is this text, and UTF-8?"
-                )
+            found, reason = (block.repairs if keep_nuls else block.marks), _NUL[keep_nuls]
+            if len(found) < KEPT:  # all others share one string
+                where = f"NUL byte (byte {line.index(0) + 1:,} of the line)"
+                reason = reason.replace("NUL byte", where)
+            found[block.line + i] = reason
     if is_utf8(block.data):
         return
     lines = block.data.split(b"\n")

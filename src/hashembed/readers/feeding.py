@@ -8,7 +8,6 @@ from hashembed.readers import streams
 from hashembed.readers.cutting import count_lines
 from hashembed.readers.encodings import Block
 from hashembed.readers.formats import open_parser
-from hashembed.readers.report import Problem
 from hashembed.readers.rows import Options, Parser, Rows
 
 
@@ -82,10 +81,7 @@ class Feeder:
 
     def _place_marks(self, rows: Rows, last: bool) -> None:
         """A mark on a line makes the row bad that the line belongs to."""
-        for line in sorted(self._marks):
-            if line >= self._line and not last:
-                break
-            reason = self._marks.pop(line)
-            row = int(np.searchsorted(rows.lines, line, "right")) - 1
-            if row >= 0:
-                rows.blame(row, Problem(self.file, line, reason))
+        lines = [line for line in sorted(self._marks) if line < self._line or last]
+        places = np.searchsorted(rows.lines, lines, "right") - 1
+        found = zip(places.tolist(), ((line, self._marks.pop(line)) for line in lines), strict=True)
+        rows.mark({row: mark for row, mark in found if row >= 0}, self.file)

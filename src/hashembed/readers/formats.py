@@ -10,6 +10,7 @@ from hashembed.readers.jsonl import JsonLines
 from hashembed.readers.lines import FastText, Lines
 from hashembed.readers.report import DataError
 from hashembed.readers.rows import FORMATS, Options, Parser
+from hashembed.wording import given
 
 _COMPRESSED = (".gz", ".gzip", ".zst", ".zstd", ".xz", ".bz2")
 _EXTENSIONS = {
@@ -46,8 +47,8 @@ def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> 
     line = begin.split(b"\n")[0][:60].decode("utf-8", "replace")
     listed = ", ".join(FORMATS[:5])
     raise DataError(
-        f"{file}: cannot tell the format, the first line is {line!r}; say which with format=, "
-        f"one of {listed}"
+        f"{file}: cannot tell the format, the first line is {line!r}; say which with "
+        f"{given('format')}, one of {listed}"
     )
 
 

@@ -87,7 +87,7 @@ class Parquet:
                     )
         kept = pa.Table.from_batches([batch.select(self._kept)]) if self._kept else None
         lines = np.arange(number, number + len(batch))
-        return Rows(labels, text, lines, bad, "row", kept=kept)
+        return Rows(labels, text, lines, bad, unit="row", kept=kept)
 
     def _nulls(
         self, column: Any, number: int, reason: str, bad: dict[int, Problem]

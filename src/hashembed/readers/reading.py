@@ -144,7 +144,6 @@ class Reading:
         """
         labels, texts = rows.labels, rows.texts
         broken, stop = rows.bad, self.options.on_error == "stop"
-        assert broken is not None
         bad = broken if labels is None else broken | _empty_labels(labels)
 
         def problem(row: int) -> Problem:

@@ -1,7 +1,7 @@
 """What every format is asked for, and what it answers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,29 +60,34 @@ class Rows:
     kept: the columns that were asked for besides, or None; null where a row has none.
     lines: the first line of each row; `unit` is what is counted.
     bad: which rows have a problem; what their columns hold means nothing.
-    problems: those that were put down.
-    explain: tells the others. There may be millions of them, and few are ever looked at.
+    problems: those that are known, {row: problem}.
+    explain: tells the others; asked about few of them, though there may be millions.
     """
 
     labels: Any
     texts: Any
     lines: I64
     problems: dict[int, Problem] = field(default_factory=dict)
-    unit: str = "line"
-    bad: npt.NDArray[np.bool_] | None = None
+    bad: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     explain: Callable[[int], Problem] | None = None
+    unit: str = "line"
     kept: pa.Table | None = None
 
     def __post_init__(self) -> None:
-        if self.bad is None:
+        if len(self.bad) < len(self.texts):
             self.bad = np.zeros(len(self.texts), np.bool_)
         self.bad[list(self.problems)] = True
 
-    def blame(self, row: int, problem: Problem) -> None:
-        """Put down a problem, in place of one that the row has already."""
-        assert self.bad is not None
-        self.bad[row] = True
-        self.problems[row] = problem
+    def mark(self, marks: dict[int, tuple[int, str]], file: str) -> None:
+        """Rows with something wrong in one of their lines, {row: (line, what)}."""
+        if not marks:
+            return
+        before = replace(self)
+        self.explain = lambda row: (
+            Problem(file, *marks[row]) if row in marks else before.problem(row)
+        )
+        self.problems = {}
+        self.bad[list(marks)] = True
 
     def problem(self, row: int) -> Problem:
         """What is wrong with a bad row."""
