@@ -343,6 +343,15 @@ def test_explain_refuses(folder, arguments, words, monkeypatch):
     assert words in run("explain", "one", *arguments, code=2).stderr
 
 
+def test_words_of_an_ensemble_get_a_sentence(tmp_path):
+    TextClassifier(**SETTINGS, members=2).fit(["a", "b"], ["x", "y"]).save(tmp_path / "m")
+    (tmp_path / "d.txt").write_text("a b\n")
+    told = run("words", tmp_path / "m", tmp_path / "d.txt", code=1)
+    assert "hashembed explain works for every model" in told.stderr
+    shown = run("explain", tmp_path / "m", "--file", tmp_path / "d.txt", "--json").stdout
+    assert json.loads(shown)["exact"] is False
+
+
 # --- hostile labels -----------------------------------------------------------------------------
 
 

@@ -72,6 +72,12 @@ def words_command(
     from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)
+    plan = classifier.engine_plan_
+    if plan.members > 1 or plan.hidden_layers:
+        raise click.ClickException(
+            f"{model} is an ensemble or has hidden layers, and importance is told of one shallow "
+            "model only. hashembed explain works for every model."
+        )
     report = None
 
     def texts() -> Any:
