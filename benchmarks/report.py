@@ -97,6 +97,18 @@ def hidden_table(rows: list[dict]) -> str:
     return "\n".join(out)
 
 
+def patience_table(rows: list[dict]) -> str:
+    """Markdown: passes and accuracy by default and with patience."""
+    heads = ["set (classes)", "default", "passes", "with patience 3", "passes"]
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in rows:
+        cells = [f"{row['set']} ({row['classes']})"]
+        for which, passes in (("default", "passes"), ("patience", "passes_patience")):
+            cells += [f"{float(row[which]):.1f}", f"{float(row[passes]):.0f}"]
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
+
+
 def online_table(rows: list[dict]) -> str:
     """Markdown: progressive accuracy after so many texts, and texts a second."""
     counts = ("20480", "102400", "189037")
@@ -139,6 +151,7 @@ def main() -> None:
     fill(README, table(rows))
     fill(TRAINING, rates_table(read(RESULTS / "rates.csv")[1]))
     fill(TRAINING, hidden_table(read(RESULTS / "hidden.csv")[1]), "<!-- hidden -->")
+    fill(TRAINING, patience_table(read(RESULTS / "patience.csv")[1]), "<!-- patience -->")
     fill(TRAINING, peers_table(rows), "<!-- peers -->")
     fill(ONLINE, online_table(read(RESULTS / "online.csv")[1]), "<!-- online -->")
 

@@ -241,7 +241,7 @@ def test_info_reads_the_header_only(folder):
         (["train", "train.csv", "-o", "x", "--ngrams", "2-1"], 2, "expected lengths such as"),
         (["train", "train.csv", "-o", "x", "--resume"], 2, "--resume goes with --stream"),
         (["train", "train.csv"], 2, "Missing option"),
-        (["train", "train.csv", "-o", "x", "--rate", "-1"], 1, "learning_rate must be above 0"),
+        (["train", "train.csv", "-o", "x", "--rate", "-1"], 1, "--learning-rate must be above 0"),
     ],
 )
 def test_mistakes_get_a_sentence_and_a_code(folder, arguments, code, words, monkeypatch):
@@ -332,7 +332,7 @@ def test_a_killed_stream_resumes(folder, tmp_path):
     seen = TextClassifier.load(model).texts_seen_
     assert 0 < seen <= 1200
     result = run(*stream, *columns, "--resume", data)
-    assert f"has learned from {seen:,} texts; they are skipped" in result.stderr
+    assert f"the first {seen:,} texts of this stream are skipped" in result.stderr
     resumed = TextClassifier.load(model)
     assert resumed.texts_seen_ == 2400
     assert resumed.score(*columns_of(folder / "test.csv")) > 0.9

@@ -19,6 +19,7 @@ ROOMS = [
         "compiling",
         "coding",
         "printable",
+        "stream_position",
     ],
     ["hashing", "tables"],
     ["hashing_numba", "intrinsics", "storage", "vectors", "explain_views"],
@@ -74,7 +75,8 @@ ROOMS = [
     ["classifier"],
     ["streaming", "comparing"],
     ["demo"],
-    ["cli.options"],
+    ["cli.options", "cli.aliases"],
+    ["cli.stream"],
     ["cli.answering", "cli.output"],
     [
         "cli.compare",

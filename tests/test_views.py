@@ -89,10 +89,11 @@ def test_a_history_in_a_notebook(classifier):
     texts = Cells(classifier.history_._repr_html_()).texts
     assert texts[:4] == ["pass", "loss", "learning rate", "seconds"]
     assert texts[5] == "validation accuracy"
-    assert len(texts) == 6 * (1 + len(classifier.history_.epochs))
+    assert len(texts) == 6 * (1 + len(classifier.history_.epochs)) + 1
+    assert texts[-1].startswith("Kept pass ")
     plain = History([Epoch(0, 0.5, 0.1, 1.25)], stopped="<interrupted>")
     texts = Cells(plain._repr_html_()).texts
-    assert texts[4:] == ["1", "0.5000", "0.1", "1.25", "stopped: <interrupted>"]
+    assert texts[4:] == ["1", "0.5000", "0.1", "1.25", "Stopped: <interrupted>."]
 
 
 def test_explanations_show_labels_safely(classifier, tmp_path):

@@ -24,16 +24,19 @@ from hashembed.key_store import KeyStore
 from hashembed.labels import Labels, class_weights, sample_weights, split
 from hashembed.metrics import Evaluation, evaluate_answers, right_texts
 from hashembed.model_file import load_classifier, save_classifier
-from hashembed.progress import no_bar, training_bar
+from hashembed.progress import Display, training_bar
 from hashembed.shallow import ShallowModel
 from hashembed.sizes import choose_dim, choose_sizes, count_distinct
 from hashembed.snapshot_file import fingerprint, load_snapshot, save_snapshot
+from hashembed.stream_position import StreamPosition
 from hashembed.targets import Form, Targets, decode, encode, join
 from hashembed.text import TextConfig, text_to_bags
+from hashembed.threads import uninterrupted
 from hashembed.training import (
     Progress,
     Snapshot,
     TrainConfig,
+    check_learning_rate,
     default_batch,
     default_passes,
     default_rate,
@@ -44,6 +47,7 @@ from hashembed.words_table import WordsTable
 
 F32 = npt.NDArray[np.float32]
 
+PATIENT_PASSES = 100  # the most that patience may wait through, unless `passes` is given
 STREAM_BATCH = 128  # texts that a stream is answered and learned by
 STREAM_EMBEDDINGS = 1_000_000  # K where the text is not known beforehand
 
@@ -64,13 +68,14 @@ class TextClassifier(Estimator):
         passes: over the training data. learning_rate: the first. None takes what suits the model
             and the lengths of the texts.
         batch_size: documents in a step; None chooses by their length.
-        validation_fraction: part of the data to validate on; patience: passes without a better
-            validation loss after which to stop.
+        validation_fraction: part of the data to validate on.
+        patience: stop after so many passes without a better validation loss, and keep the best
+            pass; needs validation data. Unless `passes` is given, there may be up to 100.
         class_weight: "balanced" makes rare classes weigh as much as common ones; or a dictionary
             with the weight of each class.
         seed: the same seed gives the same model, for any number of threads.
         threads: None is all cores.
-        verbose: show a progress bar and a summary.
+        verbose: show a progress bar, each pass and a summary, on standard error.
 
     After training: `classes_`; `class_counts_`, the documents of each; `report_`, what was read
     and the sizes that were chosen; `history_`, each pass.
@@ -94,6 +99,7 @@ class TextClassifier(Estimator):
     report_: FitReport
     history_: History
     stream_rate_: float
+    stream_position_: StreamPosition
 
     def __init__(
         self,
@@ -151,9 +157,14 @@ class TextClassifier(Estimator):
         """Train on texts (a column or list of str) and their labels.
 
         validation: texts and labels to validate on, instead of a part of the data.
-        checkpoint: a file that is written after every pass; where it is there already, training
-            goes on from it, and ends with the model of an uninterrupted run, to the bit.
+        checkpoint: a file that is written after every pass. If it exists, training resumes from it
+            and ends with the model of an uninterrupted run, bit-identical.
         callbacks: are told how training proceeds.
+
+        Ctrl-C is raised, as any exception is, but leaves a model that can be used: that of the best
+        validated pass, or as far as it had come. `history_.stopped` says so. A loss that is no
+        longer finite raises `LossNotFiniteError` (an ArithmeticError), unless there is a validated
+        pass to return to: then it is a warning.
         """
         config = self._text_config()
         bags = text_to_bags(texts, config, self.threads)
@@ -204,9 +215,10 @@ class TextClassifier(Estimator):
         checkpoint: str | os.PathLike[str] | None,
         callbacks: Sequence[Callable[[Progress], object]],
     ) -> Self:
+        self._check_validation(validation is not None)
         weights = self._weights(bags, targets, sample_weight)
         distinct = count_distinct(bags.keys, self.threads)
-        config = self._train_config(bags, distinct)
+        config = self._train_config(bags, len(targets.classes), distinct)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
         held_out = None
         if validation is not None:
@@ -231,18 +243,23 @@ class TextClassifier(Estimator):
             def on_pass(snapshot: Snapshot) -> None:
                 save_snapshot(checkpoint, snapshot, run)
 
+        self.history_ = History()
         with self._progress(config.passes, len(train)) as bar:
-            self.history_ = fit(
+            fit(
                 self.model_,
                 train,
                 labels,
                 config,
                 weights=weights,
                 validation=held_out,
-                callbacks=[*callbacks, *bar],
+                callbacks=[*callbacks, bar.update],
+                on_epoch=bar.finish_pass,
                 on_pass=on_pass,
                 resume=resume,
+                history=self.history_,
             )
+        if self.verbose and (outcome := self.history_.outcome()):
+            print(outcome, file=sys.stderr)
         return self
 
     def partial_fit(
@@ -264,6 +281,7 @@ class TextClassifier(Estimator):
                 'class_weight="balanced" needs all labels at once: '
                 "give a dictionary of weights, or sample_weight"
             )
+        check_learning_rate(self.learning_rate)
         fresh = not self._is_fitted()
         if fresh:
             targets = encode(labels, self._known(classes))
@@ -272,13 +290,21 @@ class TextClassifier(Estimator):
         text_config = self._text_config() if fresh else self.text_config_
         bags = text_to_bags(texts, text_config, self.threads)
         weights = self._weights(bags, targets, sample_weight)
-        if fresh:
+        # An interrupt comes before all of it or after: what was learned is always counted.
+        uninterrupted(lambda: self._learn(text_config, bags, targets, weights))
+        return self
+
+    def _learn(
+        self, text_config: TextConfig, bags: Bags, targets: Targets, weights: F32 | None
+    ) -> None:
+        if not self._is_fitted():
             rows = self.num_embeddings or STREAM_EMBEDDINGS
             self._begin(text_config, targets, choose_sizes(rows, rows, self.num_buckets))
             self.history_ = History()
-        if len(targets.classes) > len(self.classes_):
+        if more := len(targets.classes) - len(self.classes_):
             self._shallow("learn new labels").grow(len(targets.classes))
             self.classes_ = targets.classes
+            self.class_counts_ = np.append(self.class_counts_, np.zeros(more, np.int64))
         if not hasattr(self, "stream_rate_"):
             rate = self.learning_rate or (DEEP_RATE if self.hidden_layers else None)
             self.stream_rate_ = rate or default_rate(bags, len(self.classes_))
@@ -295,7 +321,6 @@ class TextClassifier(Estimator):
         )
         self._count(targets)
         self.report_ = self._report(bags, 0)
-        return self
 
     def predict_proba(self, texts: Any) -> F32:
         """Probabilities (texts, classes), in the order of `classes_`.
@@ -519,14 +544,30 @@ class TextClassifier(Estimator):
         prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
         return np.asarray(np.log(prior / (1 - prior)) if self._multilabel else np.log(prior))
 
-    def _train_config(self, bags: Bags, distinct: int) -> TrainConfig:
+    def _check_validation(self, given: bool) -> None:
+        if given and self.validation_fraction:
+            raise ValueError(
+                f"found validation data and validation_fraction={self.validation_fraction}: "
+                "give one of them"
+            )
+        if self.patience is not None and not given and not self.validation_fraction:
+            raise ValueError(
+                f"patience={self.patience} needs data to validate on: validation_fraction=0.1 "
+                "holds out a tenth of the training data"
+            )
+
+    def _train_config(self, bags: Bags, classes: int, distinct: int) -> TrainConfig:
         passes, rate = self.passes, self.learning_rate
+        usual = default_passes(bags, distinct)
+        open_ended = passes is None and self.patience is not None
         if self.hidden_layers:
-            passes, rate = passes or deep_passes(len(bags)), rate or DEEP_RATE
+            rate, usual = rate or DEEP_RATE, deep_passes(len(bags))
+        elif open_ended:
+            rate = rate or default_rate(bags, classes, usual)
         return TrainConfig(
-            passes=passes or default_passes(bags, distinct),
+            passes=passes or (PATIENT_PASSES if open_ended else usual),
             learning_rate=rate,
-            decay=bool(self.hidden_layers),
+            decay=bool(self.hidden_layers) and not open_ended,
             batch_size=self.batch_size or default_batch(bags),
             patience=self.patience,
             seed=self.seed,
@@ -561,6 +602,7 @@ class TextClassifier(Estimator):
         self.classes_, self.label_form_ = targets.classes, targets.form
         self.class_counts_ = np.zeros(len(targets.classes), np.int64)
         self.texts_seen_ = 0
+        self.stream_position_ = StreamPosition()
         self.engine_plan_ = EnginePlan(
             HashSpec(*sizes, self.num_hashes, seed=self.seed),
             self.embedding_dim or choose_dim(len(targets.classes)),
@@ -607,7 +649,7 @@ class TextClassifier(Estimator):
 
     def _progress(self, passes: int, documents: int) -> Any:
         if not self.verbose:
-            return no_bar()
+            return nullcontext(Display())
         print(self.report_, file=sys.stderr)
         return training_bar(passes, documents)
 

@@ -22,6 +22,15 @@ class Epoch:
     validation_loss: float | None = None
     validation_accuracy: float | None = None
 
+    def __str__(self) -> str:
+        line = f"pass {self.number + 1}: loss {self.loss:.4f}"
+        if self.validation_loss is None or self.validation_accuracy is None:
+            return line
+        return (
+            f"{line}, validation loss {self.validation_loss:.4f}, "
+            f"accuracy {self.validation_accuracy:.2%}"
+        )
+
 
 @dataclass
 class History:
@@ -44,6 +53,17 @@ class History:
         if self.monitor == "accuracy":
             return 1 - (epoch.validation_accuracy or 0.0)
         return epoch.validation_loss or 0.0
+
+    def outcome(self) -> str:
+        """Why training stopped early and which pass was kept; empty if there is nothing to say."""
+        lines = [f"Stopped: {self.stopped}."] if self.stopped else []
+        if self.epochs and self.best.validation_loss is not None:
+            lines.append(
+                f"Kept pass {self.best.number + 1} of {len(self.epochs)}: the best validation "
+                f"{self.monitor} (loss {self.best.validation_loss:.4f}, "
+                f"accuracy {self.best.validation_accuracy:.2%})."
+            )
+        return "\n".join(lines)
 
     @property
     def seconds(self) -> float:
@@ -69,8 +89,8 @@ class History:
             cells = [f"{e.number + 1}", f"{e.loss:.4f}", f"{e.learning_rate:.4g}"]
             cells += [f"{e.seconds:.2f}", _cell(e.validation_loss, ".4f")]
             rows.append([*cells, _cell(e.validation_accuracy, ".2%")][: len(heads)])
-        stopped = f"<p>{escape(f'stopped: {self.stopped}')}</p>" if self.stopped else ""
-        return f"<div>{html_table(heads, rows, words=())}{stopped}</div>"
+        told = "".join(f"<p>{escape(line)}</p>" for line in self.outcome().splitlines())
+        return f"<div>{html_table(heads, rows, words=())}{told}</div>"
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw loss and validation accuracy over the passes."""

@@ -13,6 +13,7 @@ from hashembed.coding import BITS, decode, encode
 from hashembed.engines import EnginePlan, choose_device
 from hashembed.history import History
 from hashembed.shallow import ShallowModel
+from hashembed.stream_position import StreamPosition
 from hashembed.text import TextConfig
 
 KIND = "TextClassifier"
@@ -49,6 +50,7 @@ def save_classifier(
         "texts_seen": classifier.texts_seen_,
         "history": classifier.history_.to_dict(),
         "stream_rate": getattr(classifier, "stream_rate_", None),
+        "stream_position": classifier.stream_position_.to_dict(),
         "mean_squares": model.mean_squares() if isinstance(model, ShallowModel) else None,
         "for_training": for_training,
         "coded": {"bits": bits, "largest": largest} if largest else None,
@@ -101,6 +103,7 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
     if self.class_counts_.shape != classes.shape:
         raise ModelFileError(f"counts {len(self.class_counts_)} of {len(classes)} classes")
     self.texts_seen_ = int(meta["texts_seen"])
+    self.stream_position_ = StreamPosition.from_dict(meta.get("stream_position") or {})
     self.history_ = History.from_dict(meta["history"])
     self.engine_plan_ = plan
     if meta["for_training"]:

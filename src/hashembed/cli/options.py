@@ -130,6 +130,11 @@ plot_option = click.option(
 )
 
 
+def was_given(ctx: click.Context, name: str) -> bool:
+    """Whether the user gave this option."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def say(message: object, quiet: bool = False) -> None:
     """A line for people, on standard error: standard output is for results."""
     if not quiet:
@@ -187,11 +192,23 @@ class Polite(click.Group):
             raise click.ClickException(f"{name}{error.strerror or error}.") from None
         except (ValueError, ArithmeticError, ImportError, MemoryError) as error:
             if _is_ours(error):
-                raise click.ClickException(f"{error}") from None
+                raise click.ClickException(_in_options(ctx, f"{error}")) from None
             raise
         except KeyboardInterrupt:
             say("\ninterrupted")
             sys.exit(130)
+
+
+def _in_options(ctx: click.Context, message: str) -> str:
+    """A message with the names of arguments as the command's user knows them: --learning-rate."""
+    command = ctx.command.commands.get(ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
+    for param in command.params if command is not None else ():
+        name, option = str(param.name), param.opts[-1]
+        if option.startswith("--"):
+            message = re.sub(rf"(?<![\w-]){name}=", f"{option} ", message)
+            if "_" in name:
+                message = re.sub(rf"(?<![\w-]){name}\b", option, message)
+    return message
 
 
 def _is_ours(error: BaseException) -> bool:
