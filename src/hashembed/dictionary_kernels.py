@@ -14,8 +14,8 @@ Numba's cache on disk knows this file only: it does not notice a change in anoth
 """
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing_numba import lane_a, lane_b, u32, u64
 from hashembed.intrinsics import prefetch
 from hashembed.text_words import decode

@@ -132,6 +132,16 @@ class Ensemble:
         """Copies of everything that training changes."""
         return self._joined([member.state() for member in self.members])
 
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        known = {str(i) for i in range(len(self.members))}
+        if unknown := {name.partition(".")[0] for name in state} - known:
+            raise ValueError(
+                f"found {len(self.members)} members, but a tensor of {min(unknown)!r:.20}"
+            )
+        for i, member in enumerate(self.members):
+            member.check_state(_part(state, i))
+
     def load_state(self, state: State) -> None:
         """Back to that state."""
         for i, member in enumerate(self.members):

@@ -5,8 +5,8 @@ costs nothing and keeps the arithmetic that of the specification.
 """
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing import ID_ROUNDS
 
 u32 = np.uint32

@@ -20,8 +20,8 @@ above holds for each table, its N and n being about a sixteenth of the whole.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing_numba import lane_a, lane_b, reduce_range
 from hashembed.intrinsics import prefetch
 from hashembed.sketch import DistinctCounter

@@ -1,8 +1,8 @@
 """Pieces of the kernels, inlined where they are used, so that d and k are constants there."""
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing_numba import bucket_hash, lane_a, lane_b, reduce_range, row_hash
 from hashembed.intrinsics import prefetch
 from hashembed.vectors import dot, load_row, plus, plus_scaled, zero_vector

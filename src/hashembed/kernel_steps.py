@@ -4,8 +4,8 @@ Inlined into the kernel of `kernels.py`, which says how the pieces play together
 """
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.intrinsics import prefetch
 from hashembed.kernel_data import AHEAD, DOCUMENTS_AHEAD
 from hashembed.kernel_parts import (

@@ -7,8 +7,8 @@ Numba's cache on disk knows this file only: it does not notice a change in anoth
 """
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing_numba import u32
 from hashembed.text_kernels import new_batch
 from hashembed.text_words import BATCH, decode, find_words

@@ -7,7 +7,15 @@ import numpy as np
 from hashembed.bags import Bags
 from hashembed.compiling import may_compile
 from hashembed.draws import fill_normal
-from hashembed.engine import CHUNK, State, check_rates, loss_not_finite, to_probabilities
+from hashembed.engine import (
+    CHUNK,
+    State,
+    check_arrays,
+    check_labels,
+    check_rates,
+    loss_not_finite,
+    to_probabilities,
+)
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.kernel_data import (
@@ -49,6 +57,7 @@ class ShallowModel:
 
     learning_rate: float | None = None
     _checked: ref[I64] | None = None  # keys whose range is known to be right
+    _checked_labels: ref[Labels] | None = None
 
     def __init__(
         self,
@@ -163,6 +172,10 @@ class ShallowModel:
         `snippets` (starts, lengths) restricts each document to a run of its keys.
         """
         documents = self._documents(bags, labels, weights, snippets)
+        if len(order) and not 0 <= order.min() <= order.max() < len(bags):
+            raise ValueError(
+                f"there are {len(bags):,} documents, found {order.min()} to {order.max()}"
+            )
         begins = np.zeros(len(order) + 1, np.int64)
         np.cumsum(documents.lengths[order], out=begins[1:])
         edges = begins[np.append(np.arange(0, len(order), batch_size), len(order))]
@@ -244,8 +257,16 @@ class ShallowModel:
         """Copies of everything that training changes."""
         return {name: array.copy() for name, array in self._arrays().items()}
 
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        check_arrays(self._arrays(), state)
+        for name, array in state.items():
+            if name.endswith("_square") and array.min(initial=0) < 0:
+                raise ValueError(f"{name} must hold sums of squares, found {array.min()}")
+
     def load_state(self, state: State) -> None:
         """Back to that state."""
+        self.check_state(state)
         for name, array in self._arrays().items():
             np.copyto(array, state[name])
 
@@ -281,9 +302,12 @@ class ShallowModel:
         snippets: tuple[I64, I64] | None = None,
     ) -> Documents:
         self._check_ids(bags.keys)
+        self._check_labels(labels, len(bags))
         starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
         if weights is None:
             weights = np.ones(len(bags), np.float32)
+        elif len(weights) != len(bags):
+            raise ValueError(f"found {len(bags):,} documents, but {len(weights):,} weights")
         return Documents(
             keys=bags.keys,
             starts=np.ascontiguousarray(starts),
@@ -303,6 +327,13 @@ class ShallowModel:
                 f"found ids from {keys.min()} to {keys.max()}"
             )
         self._checked = ref(keys)
+
+    def _check_labels(self, labels: Labels, documents: int) -> None:
+        """Asked once for each set of labels: a pass comes here many times."""
+        if self._checked_labels and self._checked_labels() is labels and len(labels) == documents:
+            return
+        check_labels(labels, documents, len(self.tables.bias), self.multilabel)
+        self._checked_labels = ref(labels)
 
 
 def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:

@@ -8,8 +8,8 @@ Numba's cache on disk knows this file only: it does not notice a change in anoth
 """
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing import NGRAM_SEEDS, SUBWORD_SEEDS, WORD_SEEDS
 from hashembed.hashing_numba import fmix32, murmur_absorb, murmur_scramble, pack, u32, u64
 from hashembed.text_words import (

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from hashembed.compiling import njit
 from hashembed.hashing import I64, U32, WORD_SEEDS
 from hashembed.hashing_numba import fmix32, murmur_absorb, murmur_scramble, u32, u64
 from hashembed.unicode_tables import EXPANSIONS, MARK, PAIRS, SEPARATOR

@@ -21,8 +21,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, typeof
+from numba import typeof
 
+from hashembed.compiling import njit
 from hashembed.intrinsics import atomic_add, atomic_load, yield_core
 
 Result = TypeVar("Result")

@@ -15,6 +15,8 @@ from hashembed.engine import (
     F32,
     I64,
     State,
+    check_arrays,
+    check_labels,
     check_rates,
     loss_not_finite,
     to_probabilities,
@@ -26,6 +28,7 @@ from hashembed.nn.layers import Aggregation, Mode
 from hashembed.nn.network import Network, draw_kept
 from hashembed.nn.ops import HAS_TRITON, MAX_DIM
 from hashembed.nn.optim import RowAdagrad, RowAdam
+from hashembed.nn.saved_state import check_optimizers
 from hashembed.shallow import EPSILON as ADAGRAD_EPSILON
 from hashembed.validation import one_of, whole_number
 
@@ -143,6 +146,9 @@ class DeepModel:
             hidden.append(len(tensors[f"hidden.{len(hidden)}.bias"]))
         options["importance"] = "P" in tensors
         options["batch_norm"] = any(name.startswith("norms.") for name in tensors)
+        if tensors["E"].ndim != 2 or tensors["bias"].ndim != 1:
+            raise ValueError("E must have two dimensions and bias one")
+        _check_before(spec, tensors, hidden, options)
         model = cls(spec, tensors["E"].shape[1], len(tensors["bias"]), hidden, **options)
         _copy_all(model._weights(), tensors)
         return model
@@ -184,6 +190,7 @@ class DeepModel:
             return found[0]  # type: ignore[no-any-return]
         batches = -(-len(order) // batch_size)
         check_rates(batches, rates)
+        check_labels(labels, len(bags), self.num_classes, self.multilabel)
         starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
         out = torch.empty(len(order))
         self.network.train()
@@ -234,6 +241,7 @@ class DeepModel:
     ) -> F32:
         """Models on the same GPU, step by step at once -> their losses (members, documents)."""
         for member in members:
+            check_labels(labels, len(bags), member.num_classes, member.multilabel)
             member.network.train()
         found: F32 = feeding.train_members(
             members,
@@ -291,10 +299,18 @@ class DeepModel:
         arrays = {name: _to_array(value) for name, value in tensors.items()}
         return {**arrays, "steps": np.array(self.steps)}
 
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        steps = state.get("steps", np.empty(0))
+        if steps.shape != () or not 0 <= int(steps) < 2**62:
+            raise ValueError("the number of steps is missing, or is none")
+        check_arrays(self._weights(), _weights_of(state))
+        check_optimizers(self.optimizers, {n: a for n, a in state.items() if "/" in n})
+
     def load_state(self, state: State) -> None:
         """Back to that state."""
-        weights = {name: a for name, a in state.items() if name != "steps" and "/" not in name}
-        _copy_all(self._weights(), weights)
+        self.check_state(state)
+        _copy_all(self._weights(), _weights_of(state))
         self.steps = int(state["steps"])
         self.version += 1
         for number, optimizer in enumerate(self.optimizers):
@@ -400,12 +416,7 @@ class DeepModel:
         return to_device(array, self.device)
 
     def _weights(self) -> dict[str, Tensor]:
-        """Parameters and statistics by name; the hash functions follow from the spec."""
-        return {
-            _NAMES.get(name, name): tensor
-            for name, tensor in self.network.state_dict().items()
-            if not name.startswith("bag.hash_")
-        }
+        return _named(self.network)
 
     def _optimizer_state(self) -> dict[str, Any]:
         out = {}
@@ -426,14 +437,36 @@ def _to_array(value: Any) -> Any:
     return value.detach().cpu().numpy().copy() if isinstance(value, Tensor) else np.array(value)
 
 
+def _weights_of(state: State) -> State:
+    return {name: array for name, array in state.items() if name != "steps" and "/" not in name}
+
+
+def _check_before(
+    spec: HashSpec, tensors: State, hidden: Sequence[int], options: dict[str, Any]
+) -> None:
+    """Refuse tensors that do not fit each other, before anything of their sizes is made."""
+    layout = ("batch_norm", "importance", "mode", "aggregation", "append_importance")
+    network = Network(
+        spec,
+        tensors["E"].shape[1],
+        len(tensors["bias"]),
+        hidden,
+        **{name: options[name] for name in layout if name in options},
+        device="meta",
+    )
+    check_arrays(_named(network), tensors)
+
+
+def _named(network: Network) -> dict[str, Tensor]:
+    """Parameters and statistics by name; the hash functions follow from the spec."""
+    return {
+        _NAMES.get(name, name): tensor
+        for name, tensor in network.state_dict().items()
+        if not name.startswith("bag.hash_")
+    }
+
+
 @torch.no_grad()
 def _copy_all(tensors: dict[str, Tensor], arrays: State) -> None:
-    if tensors.keys() != arrays.keys():
-        different = ", ".join(sorted(tensors.keys() ^ arrays.keys()))
-        raise ValueError(f"tensors must be those of one model, missing or unknown: {different}")
     for name, tensor in tensors.items():
-        if tensor.shape != arrays[name].shape:
-            raise ValueError(
-                f"{name} must have the shape {tuple(tensor.shape)}, found {arrays[name].shape}"
-            )
         tensor.copy_(torch.from_numpy(np.require(arrays[name], requirements=["C", "W"])))

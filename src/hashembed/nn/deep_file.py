@@ -7,11 +7,12 @@ from dataclasses import asdict
 
 import torch
 
-from hashembed.checkpoint import ModelFileError, PathLike, load_tensors, save_tensors
+from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
 from hashembed.dictionary import Dictionary
 from hashembed.hashing import HashSpec
 from hashembed.nn.deep import DeepModel
 from hashembed.text import TextConfig
+from hashembed.writing import PathLike
 
 KIND = "deep model"
 
