@@ -166,8 +166,25 @@ def test_json_lines_keep_their_values(folder, tmp_path):
     assert chances[2:] == [None, None]
     run("predict", folder / "several", data, "-o", out, "--keep", "id", "--on-error", "skip")
     lists = [json.loads(line) for line in out.read_text().splitlines()]
+    wrong = run("predict", folder / "several", data, "-o", out, "--keep", "idd", code=1)
+    assert "found no keep key 'idd': the keys are 'id', 'text'" in wrong.stderr
     assert lists[0] == {"id": 1, "predictions": ["+"]}
     assert lists[2] == {"predictions": None}
+
+
+def test_keys_within_keys_are_kept_by_their_path(folder, tmp_path):
+    data, out = tmp_path / "d.jsonl", tmp_path / "out.jsonl"
+    data.write_text('{"r": {"body": "good", "id": [1]}}\n{"r": {"body": "bad"}}\n')
+    run("predict", folder / "one", data, "--text", "r.body", "--keep", "r.id", "-o", out)
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert found == [{"r.id": [1], "prediction": "+"}, {"prediction": "-"}]
+    table = pa.table({"r": [{"body": "good", "id": 1}, {"body": "bad", "id": None}]})
+    pq.write_table(table, tmp_path / "d.parquet")
+    parquet = ("predict", folder / "one", tmp_path / "d.parquet", "--text", "r.body")
+    run(*parquet, "--keep", "r.id", "-o", out)
+    assert [json.loads(line)["r.id"] for line in out.read_text().splitlines()] == [1, None]
+    run(*parquet, "-o", tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet").drop(["prediction"]).equals(table)
 
 
 def test_json_becomes_columns(folder, tmp_path):

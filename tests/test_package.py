@@ -37,7 +37,7 @@ ROOMS = [
     ["kernels"],
     ["shallow", "training", "ensemble", "checkpoint", "sizes"],
     ["readers.report", "readers.cutting", "readers.headers"],
-    ["readers.sources", "readers.encodings"],
+    ["readers.sources", "readers.encodings", "readers.suspicion"],
     ["readers.streams", "readers.fasttext"],
     ["readers.rows"],
     ["readers.columns", "readers.lines", "readers.folders", "readers.dialect"],

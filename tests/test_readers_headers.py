@@ -6,7 +6,7 @@ from hashembed.readers import DataError, read, read_texts
 from hashembed.wording import command_words
 from test_readers import pairs, write
 
-WORDS = "the film was a very long and slow story about nothing at all but rain".split()
+WORDS = ["the", "film", "was", "a", "very", "long", "and", "slow", "story", "about", "rain"]
 
 
 def sentence(i):

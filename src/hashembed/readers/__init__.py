@@ -68,6 +68,8 @@ class ReadOptions(TypedDict, total=False):
     delimiter: str | None
     quotes: bool | None
     escapes: bool | None
+    label_separator: str | None
+    label_prefix: str | None
     encoding: str | None
     on_error: str
     keep: bool | Sequence[Column]
@@ -83,6 +85,8 @@ def read(
     delimiter: str | None = None,
     quotes: bool | None = None,
     escapes: bool | None = None,
+    label_separator: str | None = None,
+    label_prefix: str | None = None,
     encoding: str | None = None,
     on_error: str = "stop",
 ) -> LabelledText:
@@ -92,19 +96,23 @@ def read(
         of these. gzip, bzip2, xz and zstd are undone.
     format: one of FORMATS but "lines".
     label, text: a column by name, or by number from 1; `text` may be several, which are joined by
-        a space.
+        a space. Names take a header. "review.body" is the key body within the key review.
     header: whether the first row names the columns. delimiter: what is between columns.
     quotes: whether double quotes enclose columns. escapes: whether a backslash and an n stand for
         a line end, as in the files of Zhang et al.
+    label_separator: what is between several labels in one string, such as "," in "sports,news";
+        labels are then lists.
+    label_prefix: what marks labels in fastText's format, by default "__label__".
     encoding: an encoding to insist on. Without one, a byte order mark decides, then UTF-8, and
         lines that are not UTF-8 are repaired and reported.
     on_error: what to do about a row that cannot be read: "stop" raises a DataError that names file
         and line, "skip" leaves the row out, and counts and reports it.
     """
-    return _whole(
-        paths,
-        Options(format, label, text, header, delimiter, quotes, escapes, encoding, on_error),
+    options = Options(
+        *(format, label, text, header, delimiter, quotes, escapes),
+        *(label_separator, label_prefix, encoding, on_error),
     )
+    return _whole(paths, options)
 
 
 def read_batches(

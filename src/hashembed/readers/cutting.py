@@ -82,7 +82,7 @@ def scan_lines(data, starts, ends):
 
 @njit(nogil=True, cache=True)
 def _scan_column(data, at, delimiter, quotes):
-    """The column that begins at `at` -> its bounds, its kind, line ends within, its end, done, state.
+    """The column that begins at `at` -> bounds, kind, line ends within, its end, done, state.
 
     The end is where the delimiter or the line end stands; done: it is the last of its row.
     """

@@ -97,7 +97,7 @@ def sample_of(data: bytes) -> bytes:
 
 
 def patience_for(data: bytes, last: bool) -> int:
-    """Bytes of a row with an open quote to wait for more with: any, or none if these are the last."""
+    """How long a row may be to go on behind this data: not at all if nothing comes."""
     return 0 if last else len(data)
 
 

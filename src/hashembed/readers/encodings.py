@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from hashembed.readers.report import KEPT, WINDOWS
+from hashembed.wording import named
 
 _BOMS = [  # UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -14,6 +15,7 @@ _BOMS = [  # UTF-32's begins with UTF-16's
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
+_NOT_FOR_FILES = ("idna", "punycode")  # of names in the net; slow, and strict about their length
 _UNREADABLE = "\udcff"  # becomes three bytes that are not UTF-8, so that the line is noticed
 
 
@@ -34,15 +36,22 @@ codecs.register_error("hashembed.mark", _mark_unreadable)
 
 
 def known_encoding(encoding: str) -> str:
-    """The name Python has for an encoding, or a ValueError."""
+    """The name Python has for an encoding, or a ValueError.
+
+    Codecs from bytes to bytes or text to text, such as zip and rot13, are none; nor are those that
+    cannot be read in parts, or cannot tell what they cannot read.
+    """
     try:
-        b"".decode(encoding)
-        return codecs.lookup(encoding).name
-    except (LookupError, UnicodeError, ValueError):
-        raise ValueError(
-            f"encoding must be one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16', "
-            f"found {encoding!r}"
-        ) from None
+        found = codecs.lookup(encoding)
+        b"text".decode(encoding, "replace")
+        if found.incrementaldecoder is not None and found.name not in _NOT_FOR_FILES:
+            return found.name
+    except (LookupError, UnicodeError, ValueError, TypeError):
+        pass
+    raise ValueError(
+        f"{named('encoding')} must be one that Python knows, such as 'utf-8', 'latin-1' or "
+        f"'utf-16', found {encoding!r}"
+    )
 
 
 class Decoder:

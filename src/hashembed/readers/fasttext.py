@@ -9,7 +9,7 @@ from hashembed.compiling import njit
 from hashembed.readers.cutting import NEWLINE, SPACE, TAB, strings
 from hashembed.readers.report import DataError
 
-PREFIX = b"__label__"
+_PREFIX = b"__label__"
 
 
 @njit(nogil=True, cache=True)
@@ -42,11 +42,11 @@ def read_fasttext(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     data = np.fromfile(path, np.uint8)
     most = int(np.count_nonzero(data == NEWLINE)) + 1
     label, text, ends = np.empty((3, most), np.int64)
-    lines = _cut_lines(data, np.frombuffer(PREFIX, np.uint8), label, text, ends)
+    lines = _cut_lines(data, np.frombuffer(_PREFIX, np.uint8), label, text, ends)
     if lines < 0:
         raise DataError(
             f"{path}, line {-lines}: found no label, expected a line that begins with "
-            f"{PREFIX.decode()}NAME"
+            f"{_PREFIX.decode()}NAME"
         )
     labels = strings(data, label[:lines], text[:lines])
     return labels.dictionary_encode(), strings(data, text[:lines], ends[:lines])

@@ -23,8 +23,7 @@ class Feeder:
         self._enough = 0  # bytes to wait for when a row did not end
         self._marks: dict[int, str] = {}
         # A text may be an empty line; elsewhere leading ones are nothing, however many there are.
-        texts = not options.labelled and options.format in (None, "lines", "fasttext")
-        self._drop_blank = not texts
+        self._drop_blank = options.labelled or options.format not in ("lines", "fasttext")
 
     @property
     def untouched(self) -> bool:

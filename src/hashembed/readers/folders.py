@@ -1,53 +1,81 @@
 """A folder of documents, one a file."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 
+from hashembed.readers import streams
 from hashembed.readers.encodings import Decoder
-from hashembed.readers.report import Problem, Report
+from hashembed.readers.report import DataError, Problem, Report
 from hashembed.readers.rows import Options, Rows, column_of_labels
 from hashembed.readers.rows import without_surrogates as clean
-from hashembed.readers.sources import Source
-from hashembed.readers.streams import Input, line_blocks
+from hashembed.readers.sources import Source, not_a_file
 
 _DOCUMENTS = 1024  # read before rows are made of them
 
 
+class _Unreadable(Exception):
+    """Why a document cannot be read, and in which line."""
+
+    def __init__(self, line: int | None, reason: str):
+        self.line, self.reason = line, reason
+
+
 def folder_rows(source: Source, options: Options, report: Report) -> Iterator[Rows]:
     """The documents of a folder, each as it stands, by class and name."""
-    documents = iter(source.documents or ())
     number = 1
-    while some := list(islice(documents, _DOCUMENTS)):
-        texts: list[str] = []
-        bad: dict[int, Problem] = {}
-        for label, path in some:
-            text, problem = _document(path, options, report)
-            if problem is None and options.labelled and not label.strip():
-                problem = Problem(path, None, "found no class")
-            if problem is not None:
-                bad[len(texts)] = problem
-            texts.append(text)
-        labels = column_of_labels([clean(label) for label, _ in some]) if options.labelled else None
-        column = pa.array(texts, pa.large_string())
-        yield Rows(labels, column, np.arange(number, number + len(some)), bad)
-        number += len(some)
+    labels: list[str] = []
+    texts: list[str] = []
+    bad: dict[int, Problem] = {}
+    size = 0
+    for label, path in source.documents or ():
+        try:
+            if options.labelled and not label.strip():
+                raise _Unreadable(None, "found no class")
+            text = _document(path, options, report)
+        except _Unreadable as problem:
+            bad[len(texts)] = Problem(path, problem.line, problem.reason)
+            text = ""
+        labels.append(clean(label))
+        texts.append(text)
+        size += len(text)
+        if len(texts) == _DOCUMENTS or size >= streams.BLOCK:
+            yield _rows(labels, texts, number, bad, options)
+            number += len(texts)
+            labels, texts, bad, size = [], [], {}, 0
+    if texts:
+        yield _rows(labels, texts, number, bad, options)
 
 
-def _document(path: str, options: Options, report: Report) -> tuple[str, Problem | None]:
-    decoder = Decoder(options.encoding)
-    source = Input(path, path)
+def _rows(
+    labels: list[str], texts: list[str], number: int, bad: dict[int, Problem], options: Options
+) -> Rows:
+    column = column_of_labels(labels) if options.labelled else None
+    lines = np.arange(number, number + len(texts))
+    return Rows(column, pa.array(texts, pa.large_string()), lines, bad)
+
+
+def _document(path: str, options: Options, report: Report) -> str:
+    if (reason := not_a_file(path)) is not None:
+        raise _Unreadable(None, reason)
+    decoder, parts, size = Decoder(options.encoding), list[str](), 0
     try:
-        blocks = list(line_blocks(source, decoder))
+        source = streams.Input(path, path)
+    except DataError as error:
+        raise _Unreadable(None, str(error).removeprefix(f"{path}: ")) from None
+    try:
+        for block in streams.line_blocks(source, decoder):
+            if block.error is not None:
+                raise _Unreadable(None, block.error)
+            for line, reason in sorted(block.marks.items()):
+                raise _Unreadable(line, reason)
+            for line, how in sorted(block.repairs.items()):
+                report.repair(Problem(path, line, how))
+            parts.append(block.data.decode())
+            size += len(block.data)
+            if size > streams.MAX_ROW:
+                raise _Unreadable(None, f"found more than {streams.MAX_ROW:,} bytes: is this text?")
     finally:
         source.close()
-    if blocks[-1].error is not None:
-        return "", Problem(path, None, blocks[-1].error)
-    for block in blocks:
-        for line, how in sorted(block.repairs.items()):
-            report.repair(Problem(path, line, how))
-        for line, reason in sorted(block.marks.items()):
-            return "", Problem(path, line, reason)
-    return b"".join(block.data for block in blocks).decode(), None
+    return "".join(parts)

@@ -5,7 +5,6 @@ from typing import Any
 
 from hashembed.readers.delimited import open_delimited
 from hashembed.readers.dialect import recognise, sample_of
-from hashembed.readers.fasttext import PREFIX
 from hashembed.readers.jsonl import JsonLines
 from hashembed.readers.lines import FastText, Lines
 from hashembed.readers.report import DataError
@@ -37,7 +36,7 @@ def format_by_name(path: str) -> str | None:
 
 def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> str:
     begin = data[:1000].lstrip()
-    if begin.startswith(PREFIX):
+    if begin.startswith(options.prefix.encode()):
         return "fasttext"
     if begin.startswith(b"{"):
         return "jsonl"
@@ -62,7 +61,7 @@ def open_parser(
     if format == "lines":
         return Lines()
     if format == "fasttext":
-        return FastText(options.labelled, file)
+        return FastText(options.labelled, options.prefix, file)
     if format == "jsonl":
         if data[:1000].lstrip().startswith(b"["):
             raise DataError(

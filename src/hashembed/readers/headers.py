@@ -104,8 +104,8 @@ def is_header(cells: Sequence[str], rows: Rows) -> bool:
     """Whether a first row names the columns of the rows below it.
 
     Two usual names do, whatever stands beside them; so do 0, 1, ... above words. With one usual
-    name, or where a cell sticks out from what is below it, or where names are numbered (v1, v2), all
-    cells must be such as can be names. Empty cells and repeated names say nothing.
+    name, or where a cell sticks out from what is below it, or where names are numbered (v1, v2),
+    all cells must be such as can be names. Empty cells and repeated names say nothing.
     """
     below = [row for row in rows if list(row) != list(cells)]
     if len(rows) - len(below) > max(1, len(rows) // _COPIES):
@@ -132,10 +132,9 @@ def is_header(cells: Sequence[str], rows: Rows) -> bool:
 
 
 def _counted(columns: Sequence[_Column]) -> bool:
-    """Whether the names are 0, 1, ..., as pandas has them, with a column below that has no number."""
-    if len(columns) < 2 or [column.cell for column in columns] != list(
-        map(str, range(len(columns)))
-    ):
+    """Whether the names are 0, 1, ..., as pandas has them, and words are in a column below."""
+    counted = [column.cell == str(i) for i, column in enumerate(columns)]
+    if len(columns) < 2 or not all(counted):
         return False
     return any(column.below and not any(map(is_number, column.below)) for column in columns)
 

@@ -1,14 +1,15 @@
 """JSON lines: Arrow's parser, and Python's for the lines that Arrow cannot read."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from hashembed.readers.columns import choose, describe
+from hashembed.readers.columns import choose, describe, find, listing
 from hashembed.readers.cutting import cut_lines
 from hashembed.readers.report import DataError, Problem
 from hashembed.readers.rows import (
@@ -20,10 +21,15 @@ from hashembed.readers.rows import (
     as_strings,
     column_of_labels,
     joined,
+    kept_columns,
 )
 from hashembed.readers.rows import without_surrogates as clean
 
+Path = tuple[str, ...]  # a key, or a key within keys
+
 _SAMPLE = 100  # lines that tell the keys
+_DEEPEST = 8  # keys within keys
+_MOST_KEYS = 1000  # that are told apart
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
@@ -61,6 +67,35 @@ def _one_label(value: object) -> str:
     return clean(value) if isinstance(value, str) else json.dumps(value)
 
 
+def _paths(objects: list[dict[str, Any]]) -> dict[str, Path]:
+    """The names of all keys, and then of the keys within them, as in "review.body"."""
+    paths: dict[str, Path] = {}
+    level = [((), found) for found in objects]
+    for _ in range(_DEEPEST):
+        inner: list[tuple[Path, dict[str, Any]]] = []
+        for path, found in level:
+            for key, value in found.items():
+                here = (*path, key)
+                if len(paths) < _MOST_KEYS or not path:
+                    paths.setdefault(clean(".".join(here)), here)
+                if isinstance(value, dict):
+                    inner.append((here, value))
+        level = inner
+    return paths
+
+
+def _value(found: dict[str, Any], path: Path) -> Any:
+    """What an object holds at the end of a path."""
+    here: Any = found
+    for key in path:
+        if not isinstance(here, dict) or key not in here:
+            raise _Bad(
+                f"found no key {'.'.join(path)!r}; the keys are {listing(map(clean, found))}"
+            )
+        here = here[key]
+    return here
+
+
 class JsonLines:
     """An object a line; which keys hold label and text is told by the first objects."""
 
@@ -71,11 +106,12 @@ class JsonLines:
         self.notes: list[str] = []
         self.label: str | None = None
         self.text: str | None = None
-        self._keys: tuple[str | None, tuple[str, ...]] | None = None
+        self._keys: tuple[Path | None, tuple[Path, ...]] | None = None
+        self._kept: dict[str, Path] | None = None  # keys to keep; None is all of an object
         self._schema: pa.Schema | None = None
         if isinstance(before, JsonLines) and before._keys is not None:
             self._keys, self._schema = before._keys, before._schema
-            self.label, self.text = before.label, before.text
+            self.label, self.text, self._kept = before.label, before.text, before._kept
 
     def _find_keys(self, data: bytes) -> None:
         objects = []
@@ -86,22 +122,36 @@ class JsonLines:
                 continue
         if not objects:
             return
-        names = list(dict.fromkeys(clean(key) for found in objects for key in found))
+        paths = _paths(objects)
+        names = list(paths)
+        count = sum(len(path) == 1 for path in paths.values())
         try:
-            choice = choose(names, (), len(names), self.options, "key")
+            choice = choose(names, (), count, self.options, "key")
+            kept = kept_columns(
+                self.options.keep, count, lambda wanted: find("keep", wanted, names, count, "key")
+            )
         except DataError as error:
             raise DataError(f"{self.file}: {error}") from None
-        label = None if choice.label is None else names[choice.label]
-        self._keys = label, tuple(names[c] for c in choice.texts)
+        if not isinstance(self.options.keep, bool):
+            self._kept = {names[c]: paths[names[c]] for c in kept}
+        label = None if choice.label is None else paths[names[choice.label]]
+        self._keys = label, tuple(paths[names[c]] for c in choice.texts)
         self.label = describe(choice.label, names, "key")
         self.text = describe(choice.texts, names, "key")
-        fields = [(key, pa.large_string()) for key in self._keys[1]]
+        if all(len(path) == 1 for path in (*self._keys[1], *([label] if label else []))):
+            self._schema = self._flat_schema(objects)
+
+    def _flat_schema(self, objects: list[dict[str, Any]]) -> Any:
+        """What Arrow shall read, or None if it cannot."""
+        assert self._keys is not None
+        label, texts = self._keys
+        fields = [(key, pa.large_string()) for (key,) in texts]
         if label is not None:
-            kind = _arrow_type(next((o[label] for o in objects if o.get(label)), None))
+            kind = _arrow_type(next((o[label[0]] for o in objects if o.get(label[0])), None))
             if kind is None:
-                return
-            fields.append((label, kind))
-        self._schema = pa.schema(fields)
+                return None
+            fields.append((label[0], kind))
+        return pa.schema(fields)
 
     def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
         """See `Parser`."""
@@ -137,12 +187,12 @@ class JsonLines:
             return None
         if len(table) != len(filled):  # blanks in lines, or several objects in one
             return None
-        text = joined([table[key].combine_chunks() for key in texts])
+        text = joined([table[key].combine_chunks() for (key,) in texts])
         if text.null_count:
             return None
         labels = None
         if label is not None:
-            found = table[label].combine_chunks()
+            found = table[label[0]].combine_chunks()
             if found.null_count or (pa.types.is_list(found.type) and found.flatten().null_count):
                 return None
             labels = as_strings(found)
@@ -171,42 +221,43 @@ class JsonLines:
 
     def _kept_values(self, lines: Iterable[bytes]) -> pa.Table:
         """The keys that were asked for besides, each value as JSON; null where there is none."""
-        keep = self.options.keep
-        wanted = None if isinstance(keep, bool) else [str(key) for key in keep]
-        columns: dict[str, list[str | None]] = {key: [] for key in wanted or ()}
+        columns: dict[str, list[str | None]] = {name: [] for name in self._kept or ()}
         count = 0
         for raw in lines:
-            try:
-                found = _object(raw)
-            except _Bad:
-                found = {}
-            for key in found if wanted is None else wanted:
-                if key in found:
-                    column = columns.setdefault(key, [])
-                    column += [None] * (count - len(column))
-                    column.append(json.dumps(found[key], ensure_ascii=False))
+            for name, value in self._kept_of(raw):
+                column = columns.setdefault(name, [])
+                column += [None] * (count - len(column))
+                column.append(clean(json.dumps(value, ensure_ascii=False)))
             count += 1
-        arrays, fields = [], []
-        for key, column in columns.items():
-            values = [None if v is None else clean(v) for v in column]
-            arrays.append(pa.array(values + [None] * (count - len(values)), pa.large_string()))
-            fields.append(pa.field(clean(key), pa.large_string(), metadata=JSON_TEXT))
-        if not fields:  # a table without columns would not know how many rows it has
+        if not columns:  # a table without columns would not know how many rows it has
             return pa.table({NO_COLUMN: pa.nulls(count)})
+        kind = pa.large_string()
+        arrays = [pa.array(c + [None] * (count - len(c)), kind) for c in columns.values()]
+        fields = [pa.field(clean(name), kind, metadata=JSON_TEXT) for name in columns]
         return pa.table(arrays, pa.schema(fields))
+
+    def _kept_of(self, raw: bytes) -> Iterator[tuple[str, Any]]:
+        """Names and values to keep of one line."""
+        try:
+            found = _object(raw)
+        except _Bad:
+            return
+        if self._kept is None:
+            yield from found.items()
+            return
+        for name, path in self._kept.items():
+            with suppress(_Bad):
+                yield name, _value(found, path)
 
     def _row(self, found: dict[str, Any]) -> tuple[str | list[str] | None, str]:
         assert self._keys is not None  # an object was found, so there are keys
-        label, keys = self._keys
-        for key in (*keys, *(() if label is None else (label,))):
-            if key not in found:
-                listed = ", ".join(repr(k) for k in found) or "none"
-                raise _Bad(f"found no key {key!r}; the keys are {listed}")
-        for key in keys:
-            if not isinstance(found[key], str):
-                raise _Bad(f"found {_kind(found[key])} for {key!r}, expected a string")
-        text = clean(" ".join(found[key] for key in keys))
-        return None if label is None else _label(found[label]), text
+        label, paths = self._keys
+        texts = [_value(found, path) for path in paths]
+        value = None if label is None else _value(found, label)
+        for path, text in zip(paths, texts, strict=True):
+            if not isinstance(text, str):
+                raise _Bad(f"found {_kind(text)} for {'.'.join(path)!r}, expected a string")
+        return None if label is None else _label(value), clean(" ".join(texts))
 
 
 def _arrow_type(value: object) -> Any:

@@ -9,13 +9,8 @@ import pyarrow as pa
 
 from hashembed.compiling import njit
 from hashembed.readers.cutting import SPACE, TAB, as_bytes, cut_lines, strings
-from hashembed.readers.fasttext import PREFIX
 from hashembed.readers.report import Problem
 from hashembed.readers.rows import I64, Rows, encoded
-
-_NAME = PREFIX.decode()
-_LABEL = re.compile(rf"(?:^|(?<=[ \t])){_NAME}([^ \t]*)[ \t]*")
-_NO_LABEL = f"found no label, expected a line that begins with {_NAME}NAME"
 
 
 class Lines:
@@ -66,16 +61,16 @@ def _cut_labels(data, prefix, starts, ends, texts, counts, names, stops):
 
 
 class FastText:
-    """fastText's lines: any number of words `__label__NAME`, usually first, and the text.
+    """fastText's lines: any number of words, usually first, that begin with a prefix; the text.
 
     Empty lines are no rows, unless texts alone are asked for.
     """
 
     format: str = "fastText"
 
-    def __init__(self, labelled: bool, file: str):
-        self.labelled, self.file = labelled, file
-        self.label: str | None = f"{_NAME}NAME" if labelled else None
+    def __init__(self, labelled: bool, prefix: str, file: str):
+        self.labelled, self.prefix, self.file = labelled, prefix, file
+        self.label: str | None = f"{prefix}NAME" if labelled else None
         self.text: str | None = "the rest of the line"
         self.notes: list[str] = []
 
@@ -85,39 +80,42 @@ class FastText:
         starts, ends = cut_lines(data)
         lines = line + np.arange(len(starts))
         begins, counts = np.empty((2, len(starts)), np.int64)
-        names, stops = np.empty((2, data.count(PREFIX) + 1), np.int64)
-        found = _cut_labels(array, as_bytes(PREFIX), starts, ends, begins, counts, names, stops)
-        if found == data.count(PREFIX):
+        prefix = self.prefix.encode()
+        names, stops = np.empty((2, data.count(prefix) + 1), np.int64)
+        found = _cut_labels(array, as_bytes(prefix), starts, ends, begins, counts, names, stops)
+        if found == data.count(prefix):
             texts = strings(array, begins, ends)
             values = strings(array, names[:found], stops[:found]).cast(pa.string())
         else:
-            texts, values, counts = _labels_anywhere(data, starts, ends)
+            texts, values, counts = _labels_anywhere(data, starts, ends, self.prefix)
         if not self.labelled:
             return Rows(None, texts, lines), len(data)
         empty = (counts == 0) & (np.diff(np.frombuffer(texts.buffers()[1], np.int64)) == 0)
         if empty.any():
             texts, counts, lines = texts.filter(pa.array(~empty)), counts[~empty], lines[~empty]
+        no_label = f"found no label, expected a line that begins with {self.prefix}NAME"
         rows = Rows(
             _label_column(values, counts),
             texts,
             lines,
             bad=counts == 0,
-            explain=lambda row: Problem(self.file, int(lines[row]), _NO_LABEL),
+            explain=lambda row: Problem(self.file, int(lines[row]), no_label),
         )
         return rows, len(data)
 
 
-def _labels_anywhere(data: bytes, starts: I64, ends: I64) -> tuple[Any, Any, I64]:
+def _labels_anywhere(data: bytes, starts: I64, ends: I64, prefix: str) -> tuple[Any, Any, I64]:
     """Texts, labels and the number of labels of each line, whatever their place in it."""
+    label = re.compile(rf"(?:^|(?<=[ \t])){re.escape(prefix)}([^ \t]*)[ \t]*")
     texts: list[str] = []
     values: list[str] = []
     counts = np.zeros(len(starts), np.int64)
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         text = data[start:end].decode()
-        names = _LABEL.findall(text) if _NAME in text else []
+        names = label.findall(text) if prefix in text else []
         counts[i] = len(names)
         values += names
-        texts.append((_LABEL.sub("", text) if names else text).lstrip(" \t"))
+        texts.append((label.sub("", text) if names else text).lstrip(" \t"))
     return pa.array(texts, pa.large_string()), pa.array(values, pa.string()), counts
 
 

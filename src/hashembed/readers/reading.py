@@ -1,6 +1,6 @@
 """Sources to pieces: rows checked, problems raised or counted, everything reported."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,10 @@ from hashembed.readers.folders import folder_rows
 from hashembed.readers.formats import format_by_name
 from hashembed.readers.parquet import MAGIC, Parquet
 from hashembed.readers.report import DataError, Problem, Report, add_once
-from hashembed.readers.rows import Options, Rows
+from hashembed.readers.rows import Options, Rows, split_labels
 from hashembed.readers.sources import STDIN, Source
+from hashembed.readers.suspicion import LabelWatch
+from hashembed.wording import given
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Reading:
     def __init__(self, options: Options):
         self.options, self.report = options, Report()
         self._before: dict[str | None, Any] = {}  # the first parser of each format
+        self._watch = LabelWatch()
 
     def pieces(self, sources: list[Source]) -> Iterator[Piece]:
         """All rows, in order."""
@@ -51,6 +54,8 @@ class Reading:
                 yield from self._folder(source)
             else:
                 yield from self._file(source)
+        if not self._watch.full:
+            self._warn(self._watch.warnings())
         if self.options.labelled and not self.report.rows:
             raise DataError(f"found no rows with a label: {self.report}")
 
@@ -73,10 +78,17 @@ class Reading:
             if format == "parquet" or (self.options.format is None and stream.head[:4] == MAGIC):
                 yield from self._parquet(source, stream)
             else:
-                format = format or (None if self.options.labelled else "lines")
-                yield from self._text(source, stream, format)
+                yield from self._text(source, stream, format or self._format_unnamed())
         finally:
             stream.close()
+
+    def _format_unnamed(self) -> str | None:
+        """The format where a name does not tell; None to tell it by content."""
+        options = self.options
+        if options.label_prefix is not None:
+            return "fasttext"
+        columns = (options.label, options.text, options.header, options.delimiter, options.quotes)
+        return None if options.labelled or any(c is not None for c in columns) else "lines"
 
     def _parquet(self, source: Source, stream: streams.Input) -> Iterator[Piece]:
         content: Any = source.path
@@ -125,11 +137,33 @@ class Reading:
         self, format: str, label: str | None, text: str | None, notes: list[str] | None = None
     ) -> None:
         report = self.report
+        self._warn(self._not_used(format))
         add_once(report.formats, format)
         add_once(report.labels, label)
         add_once(report.texts, text)
         for note in notes or ():
             add_once(report.notes, note)
+
+    def _not_used(self, format: str) -> Iterator[str]:
+        """Options that say nothing about this format: the user expects something of them."""
+        columns = ("label", "text")
+        used = {
+            "fastText": ("label_prefix", "encoding"),
+            "JSON lines": (*columns, "encoding"),
+            "Parquet": columns,
+            "folder": ("encoding",),
+            "lines": ("encoding",),
+        }.get(format, (*columns, "header", "delimiter", "quotes", "escapes", "encoding"))
+        others = ("header", "delimiter", "quotes", "escapes", "label_prefix", "encoding")
+        for name in (*columns, *others):
+            value = getattr(self.options, name)
+            if value is not None and name not in used:
+                option = given(name, value if isinstance(value, bool) else None)
+                yield f"{option} was not used: it means nothing for the format {format}"
+
+    def _warn(self, warnings: Iterable[str]) -> None:
+        for warning in warnings:
+            add_once(self.report.warnings, warning)
 
     def _trouble(self, problem: Problem) -> None:
         """Something wrong with a file as a whole."""
@@ -143,6 +177,8 @@ class Reading:
         Where problems stop the reading, the rows before the first come first.
         """
         labels, texts = rows.labels, rows.texts
+        if labels is not None and self.options.label_separator is not None:
+            labels = split_labels(labels, self.options.label_separator)
         broken, stop = rows.bad, self.options.on_error == "stop"
         bad = broken if labels is None else broken | _empty_labels(labels)
 
@@ -164,6 +200,9 @@ class Reading:
                 piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
                 piece.kept = None if piece.kept is None else piece.kept.filter(mask)
         self.report.rows += len(piece.texts)
+        if piece.labels is not None and not self._watch.full:
+            self._watch.see(piece.labels)
+            self._warn(self._watch.warnings() if self._watch.full else [])
         yield piece
         if len(wrong) and stop:
             raise DataError(str(problem(int(wrong[0]))))

@@ -39,6 +39,7 @@ class Report:
     labels, texts: the columns taken, as in "column 1" or "columns 'title', 'text'"; more than one
         entry where files differ.
     notes: what else was recognised, such as a header.
+    warnings: what was read, but may not be what was meant.
     """
 
     rows: int = 0
@@ -49,6 +50,7 @@ class Report:
     labels: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     encodings: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     repairs: list[Problem] = field(default_factory=list)
@@ -90,6 +92,8 @@ class Report:
             text += _listed(self.problems, self.skipped)
         elif self.problems:
             text += f"; problems: {_listed(self.problems, len(self.problems))}"
+        for warning in self.warnings:
+            text += f"\nWarning: {warning}."
         return text
 
 

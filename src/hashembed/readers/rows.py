@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 from hashembed.readers.encodings import known_encoding
 from hashembed.readers.report import Problem
 from hashembed.validation import one_of
+from hashembed.wording import named
 
 I64 = npt.NDArray[np.int64]
 
 Column = int | str
 
+PREFIX = "__label__"  # of fastText's labels, as long as nobody says otherwise
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "fasttext", "folder", "lines")
 
 
@@ -31,25 +33,53 @@ class Options:
     delimiter: str | None = None
     quotes: bool | None = None
     escapes: bool | None = None
+    label_separator: str | None = None
+    label_prefix: str | None = None
     encoding: str | None = None
     on_error: str = "stop"
     labelled: bool = True
     keep: bool | Sequence[Column] = False
 
     def __post_init__(self) -> None:
-        one_of("on_error", self.on_error, ("stop", "skip"))
+        one_of(named("on_error"), self.on_error, ("stop", "skip"))
         if self.format is not None:
             allowed = tuple(f for f in FORMATS if not (self.labelled and f == "lines"))
-            one_of("format", self.format, allowed)
+            one_of(named("format"), self.format, allowed)
         if self.delimiter is not None:
             single = isinstance(self.delimiter, str) and len(self.delimiter) == 1
             if not single or not self.delimiter.isascii() or self.delimiter in '"\n\r\0':
                 raise ValueError(
-                    f"delimiter must be one ASCII character, such as ',' or '\\t', "
+                    f"{named('delimiter')} must be one ASCII character, such as ',' or '\\t', "
                     f"found {self.delimiter!r}"
                 )
+        if self.label_separator is not None and (
+            not isinstance(self.label_separator, str) or not self.label_separator
+        ):
+            raise ValueError(
+                f"{named('label_separator')} must be a string such as ',', "
+                f"found {self.label_separator!r}"
+            )
+        if self.label_prefix is not None:
+            _check_prefix(self.label_prefix)
         if self.encoding is not None:
             known_encoding(self.encoding)
+
+    @property
+    def prefix(self) -> str:
+        """What the labels of fastText's format begin with."""
+        return PREFIX if self.label_prefix is None else self.label_prefix
+
+
+def _check_prefix(prefix: str) -> None:
+    try:
+        fine = bool(prefix.encode()) and not set(prefix) & set(" \t\r\n\0")
+    except (AttributeError, UnicodeError):
+        fine = False
+    if not fine:
+        raise ValueError(
+            f"{named('label_prefix')} must be a string without blanks such as {PREFIX!r}, "
+            f"found {prefix!r}"
+        )
 
 
 @dataclass
@@ -163,6 +193,27 @@ def as_lists(labels: Any) -> Any:
         return labels
     values = labels.cast(pa.string())
     return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+
+
+def split_labels(labels: Any, separator: str) -> Any:
+    """Strings that name several labels -> lists of them; an empty one names none.
+
+    A label has no blanks around it, and is in its list once.
+    """
+    if pa.types.is_list(labels.type):
+        groups = labels.to_pylist()
+        split = [None if group is None else _parts(group, separator) for group in groups]
+        return pa.array(split, pa.list_(pa.string()))
+    distinct = [_parts([value or ""], separator) for value in labels.dictionary.to_pylist()]
+    return pa.array(distinct, pa.list_(pa.string())).take(labels.indices)
+
+
+def _parts(group: Sequence[str | None], separator: str) -> list[str | None]:
+    """The labels in strings; a null stays, to be found."""
+    parts: list[str | None] = []
+    for value in group:
+        parts += [None] if value is None else filter(None, map(str.strip, value.split(separator)))
+    return list(dict.fromkeys(parts))
 
 
 def column_of_labels(labels: Sequence[str | list[str] | None]) -> Any:

@@ -3,6 +3,7 @@
 import difflib
 import glob
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,9 @@ def _expand(path: str, labelled: bool) -> list[Source]:
         found = sorted(glob.glob(path, recursive=True))
         if not found:
             raise DataError(f"{path}: no file matches this pattern")
+        for each in found:
+            if not os.path.isdir(each) and (reason := not_a_file(each)) is not None:
+                raise DataError(f"{each}: {reason}")
         return [s for each in found for s in _expand(each, labelled)]
     raise DataError(f"{path}: no such file{_hint(path)}")
 
@@ -81,12 +85,36 @@ def _visible(folder: Path) -> list[Path]:
         raise DataError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
-def _files(folder: Path) -> list[str]:
-    """All files in a folder and in the folders within it."""
-    found: list[str] = []
-    for path in _visible(folder):
-        found += _files(path) if path.is_dir() else [str(path)]
-    return found
+def not_a_file(path: str) -> str | None:
+    """Why this is no file with an end, if it is none: to open a pipe that nobody writes waits."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if stat.S_ISREG(mode):
+        return None
+    names = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+    return f"is {names.get(stat.S_IFMT(mode), 'a device')}, expected a file"
+
+
+def _files(folder: Path, seen: set[tuple[int, int]] | None = None) -> list[str]:
+    """All files in a folder and in the folders within it.
+
+    A folder that links lead to again and again is read once; it may contain itself.
+    """
+    seen = set() if seen is None else seen
+    try:
+        status = os.stat(folder)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
+    if (status.st_dev, status.st_ino) in seen:
+        return []
+    seen.add((status.st_dev, status.st_ino))
+    inside = [(path, path.is_dir()) for path in _visible(folder)]
+    # Folders that are there come before links to them, so that a file has its own name.
+    folders = sorted((path for path, is_folder in inside if is_folder), key=Path.is_symlink)
+    files = {path: _files(path, seen) for path in folders}
+    return [file for path, _ in inside for file in files.get(path, [str(path)])]
 
 
 def _folder(path: str, labelled: bool) -> Source:

@@ -53,7 +53,7 @@ class Input:
     def __init__(self, path: str, name: str):
         self.name = name
         try:
-            self._file: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
+            self._file: Any = _standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
             self._owned = path != STDIN
             self.live = _is_live(self._file)
             self.head, self.compression, self._stream = _decompressed(self._file)
@@ -91,6 +91,14 @@ class _Zstd(io.RawIOBase):
 
     def read1(self, size: int) -> bytes:
         return self.stream.read(min(size, _ZSTD))  # type: ignore[no-any-return]
+
+
+def _standard_input() -> Any:
+    """The bytes of standard input, if it is there; a program may be started without."""
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None or stream.closed:
+        raise OSError("it is closed")
+    return stream
 
 
 def _is_live(file: Any) -> bool:
