@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from hashembed import TextClassifier
 from hashembed.cli import main
-from hashembed.cli.output import JsonTexts, whole_file, writer_for
+from hashembed.cli.writers import JsonTexts, whole_file, writer_for
 from hashembed.readers import read_texts
 
 COMMAND = [sys.executable, "-c", "from hashembed.cli import main; main()"]
@@ -129,13 +129,18 @@ def test_chosen_columns(folder, tmp_path):
     asked = ("predict", folder / "one", folder / "data.csv", "--text", "text", "-o", out)
     run(*asked, "--keep", "label,id", "--on-error", "skip")
     assert rows_of(out)[0] == {"label": "+", "id": "7", "prediction": "+"}
+    there = run(*asked, code=2).stderr
+    assert "is there already" in there
+    assert "or add --force" in there
+    asked = (*asked, "--force")
     run(*asked, "--keep", "1", "--on-error", "skip", "-q")
     assert rows_of(out)[0] == {"id": "7", "prediction": "+"}
     missing = run(*asked, "--keep", "colour", code=1)
     assert "found no keep column 'colour': the columns are 'id', 'text'" in missing.stderr
     assert rows_of(out)[0] == {"id": "7", "prediction": "+"}  # a failure leaves what was there
     assert os.listdir(tmp_path) == ["out.csv"]
-    lines = run("predict", folder / "one", "-o", out, "--keep", "id", input="x\n", code=1)
+    other = tmp_path / "other.csv"
+    lines = run("predict", folder / "one", "-o", other, "--keep", "id", input="x\n", code=1)
     assert "found no column 'id' to keep: the only one is 'text'" in lines.stderr
 
 
@@ -164,9 +169,11 @@ def test_json_lines_keep_their_values(folder, tmp_path):
     ]
     assert chances[0] > 0.5
     assert chances[2:] == [None, None]
+    out = tmp_path / "lists.jsonl"
     run("predict", folder / "several", data, "-o", out, "--keep", "id", "--on-error", "skip")
     lists = [json.loads(line) for line in out.read_text().splitlines()]
-    wrong = run("predict", folder / "several", data, "-o", out, "--keep", "idd", code=1)
+    asked = ("predict", folder / "several", data, "-o", out, "--force")
+    wrong = run(*asked, "--keep", "idd", code=1)
     assert "found no keep key 'idd': the keys are 'id', 'text'" in wrong.stderr
     assert lists[0] == {"id": 1, "predictions": ["+"]}
     assert lists[2] == {"predictions": None}
@@ -181,7 +188,7 @@ def test_keys_within_keys_are_kept_by_their_path(folder, tmp_path):
     table = pa.table({"r": [{"body": "good", "id": 1}, {"body": "bad", "id": None}]})
     pq.write_table(table, tmp_path / "d.parquet")
     parquet = ("predict", folder / "one", tmp_path / "d.parquet", "--text", "r.body")
-    run(*parquet, "--keep", "r.id", "-o", out)
+    run(*parquet, "--keep", "r.id", "-o", out, "--force")
     assert [json.loads(line)["r.id"] for line in out.read_text().splitlines()] == [1, None]
     run(*parquet, "-o", tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").drop(["prediction"]).equals(table)
@@ -231,6 +238,7 @@ def test_parquet_keeps_its_types(folder, tmp_path):
     predicted = [x if x is None else set(x) for x in found["predictions"].to_pylist()]
     assert predicted == [{"+"}, {"-"}, None, {"+", "-"}]
     assert len(found["probabilities"][3]) == 2
+    out = tmp_path / "numbers.parquet"
     run("predict", folder / "numbers", data, "-o", out, "--keep", "id", "--on-error", "skip")
     assert pq.read_table(out)["prediction"].to_pylist() == [1, 0, None, 2]
     assert pq.read_table(out).schema.field("prediction").type == pa.int64()
@@ -252,7 +260,8 @@ def test_several_labels_in_a_column(folder, tmp_path):
     assert sorted(rows[0]["predictions"].split(",")) == ["+", "-"]
     assert len(rows[0]["probabilities"].split(",")) == 2
     assert rows[1]["predictions"] == "+"
-    refused = run("predict", folder / "comma", "-o", out, input="x\n", code=2)
+    other = tmp_path / "other.csv"
+    refused = run("predict", folder / "comma", "-o", other, input="x\n", code=2)
     assert "'a,b' has a comma in it: write a .jsonl or a .parquet file" in refused.stderr
 
 

@@ -78,7 +78,7 @@ ROOMS = [
     ["demo"],
     ["cli.options", "cli.aliases"],
     ["cli.stream"],
-    ["cli.answering", "cli.output"],
+    ["cli.answering", "cli.outputs", "cli.writers"],
     [
         "cli.compare",
         "cli.demo",

@@ -17,7 +17,7 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
-from hashembed.cli.output import refuse_inputs
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 EXAMPLE = """\b
 Examples:
@@ -32,6 +32,7 @@ Examples:
 @top_option
 @threshold_option
 @plot_option
+@force_option
 @threads_option
 @json_option
 @quiet_option
@@ -41,6 +42,7 @@ def test_command(
     top: int | None,
     threshold: float | None,
     plot: str | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -50,7 +52,7 @@ def test_command(
     what is taken for what. With --top or --threshold also precision and recall at k: a text is
     right if its label is among the answers.
     """
-    refuse_inputs("--plot", plot, [model, *data])
+    check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)
 
     from hashembed.classifier import TextClassifier

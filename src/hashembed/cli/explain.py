@@ -20,7 +20,8 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
-from hashembed.cli.output import format_of, refuse_inputs, whole_file
+from hashembed.cli.outputs import Output, check_outputs, force_option
+from hashembed.cli.writers import format_of, whole_file
 from hashembed.printable import printable
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ UNREADABLE = "this row could not be read"
 )
 @click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page.")
 @plot_option
+@force_option
 @threads_option
 @json_option
 @quiet_option
@@ -77,6 +79,7 @@ def explain_command(
     output: str | None,
     html: str | None,
     plot: str | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -91,8 +94,12 @@ def explain_command(
         raise click.UsageError("--output and --full go with --file; for one text there is --json.")
     if output is not None:
         format_of(output, ("jsonl",))
-    for option, path in (("--output", output), ("--html", html), ("--plot", plot)):
-        refuse_inputs(option, path, [model, *files])
+    outputs = [
+        Output("--output", output, "table"),
+        Output("--html", html, "page"),
+        Output("--plot", plot, "picture"),
+    ]
+    check_outputs([model, *files], outputs, force)
     check_input([text_given] if text_given is not None else files)
 
     from hashembed.classifier import TextClassifier

@@ -22,13 +22,13 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
-from hashembed.cli.output import (
+from hashembed.cli.outputs import Output, check_outputs, force_option
+from hashembed.cli.writers import (
     SEPARATOR,
     Columns,
     JsonTexts,
     Writer,
     format_of,
-    refuse_inputs,
     whole_file,
     writer_for,
 )
@@ -65,6 +65,7 @@ Answer = list[tuple[Any, float]]  # labels with probabilities, the likeliest fir
     metavar="COLUMNS",
     help="With --output: columns of the data to write, such as id,title; all by default.",
 )
+@force_option
 @top_option
 @threshold_option
 @click.option("--probabilities", "-p", is_flag=True, help="Say how likely each answer is.")
@@ -76,6 +77,7 @@ def predict_command(
     data: tuple[str, ...],
     output: str | None,
     keep: list[str | int] | None,
+    force: bool,
     top: int | None,
     threshold: float | None,
     probabilities: bool,
@@ -94,7 +96,7 @@ def predict_command(
         raise click.UsageError("--json is for standard output; --output FILE.jsonl writes JSON.")
     sources = list(data) or ["-"]
     format = None if output is None else format_of(output)
-    refuse_inputs("--output", output, [model, *data])
+    check_outputs([model, *data], [Output("--output", output, "table")], force)
     check_input(sources)
 
     from hashembed.answers import limits

@@ -20,7 +20,7 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
-from hashembed.cli.output import refuse_inputs
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
 
@@ -48,6 +48,7 @@ EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
     help="For counting.",
 )
 @plot_option
+@force_option
 @threads_option
 @json_option
 @quiet_option
@@ -59,13 +60,14 @@ def words_command(
     by: Any,
     memory: int,
     plot: str | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
     """The n-grams of a corpus that matter most and least to a model, in one pass."""
-    refuse_inputs("--plot", plot, [model, *data])
+    check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)
 
     from hashembed.classifier import TextClassifier

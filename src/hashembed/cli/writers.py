@@ -47,19 +47,6 @@ def format_of(path: str, allowed: Sequence[str] = ("csv", "tsv", "jsonl", "parqu
     return found
 
 
-def refuse_inputs(option: str, output: str | None, inputs: Sequence[str]) -> None:
-    """No output may be one of the files that are read."""
-    if output is None:
-        return
-    for path in inputs:
-        with suppress(OSError):
-            if os.path.samefile(path, output):
-                raise click.BadParameter(
-                    f"{output} is read by this command, and would be overwritten.",
-                    param_hint=option,
-                )
-
-
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file that gets its name when all is written; pipes and devices are written to directly."""
