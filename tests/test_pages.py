@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hashembed import TextClassifier
+from hashembed.cli import main
 
 DOCS = Path(__file__).parent.parent / "docs"
 REFERENCE = (DOCS / "classifier.md").read_text()
@@ -104,3 +105,35 @@ def test_the_output_that_the_page_shows_is_what_the_code_prints(printed):
     assert len(here.keys() & there.keys()) >= 0.8 * len(here), message
     for name in here.keys() & there.keys():
         assert here[name] == pytest.approx(there[name], abs=0.02), message
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def shown_commands():
+    """(place, command, its options) of all lines that show a command, in pages and in the help."""
+    pages = {
+        page.name: page.read_text() for page in [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+    }
+    helps = {f"help of {name}": command.epilog or "" for name, command in main.commands.items()}
+    for place, text in {**pages, **helps}.items():
+        names = "|".join(main.commands)
+        for line in re.findall(rf"hashembed ((?:{names})(?: [^`|#\n]*)?)", text):
+            command, *words = line.split()
+            options = [w.partition("=")[0] for w in words if re.match(r"--?[a-z]", w)]
+            yield place, command, options
+
+
+def test_every_option_that_pages_show_is_there():
+    seen = 0
+    for place, name, options in shown_commands():
+        command = main.commands[name]
+        known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+        for option in options:
+            assert option in known, f"{place} shows hashembed {name} {option}"
+            seen += 1
+    assert seen > 30
+
+
+def test_the_readme_or_a_page_shows_every_command():
+    assert {name for _, name, _ in shown_commands()} >= set(main.commands)

@@ -7,6 +7,8 @@ from typing import Any, TextIO
 
 import click
 
+from hashembed.printable import printable
+
 top_option = click.option(
     "--top", type=click.IntRange(1), metavar="K", help="The K most likely classes of a text."
 )
@@ -38,7 +40,7 @@ def class_named(name: str, classes: Any) -> Any:
     """The class of a model that is spelled like this."""
     meant = {str(c): c for c in classes.tolist()}
     if name not in meant:
-        listed = ", ".join(list(meant)[:10]) + (", ..." if len(meant) > 10 else "")
+        listed = printable(", ".join(list(meant)[:10])) + (", ..." if len(meant) > 10 else "")
         raise click.BadParameter(
             f"the model has no class {name!r}, only {listed}.", param_hint="--class"
         )
