@@ -145,7 +145,37 @@ def test_numbers_as_labels(tmp_path):
     )
     (tmp_path / "d.csv").write_text("label,text\n7,good\n")
     result = run("test", tmp_path / "m", tmp_path / "d.csv", "-q", code=1)
-    assert "classes are of type int64, found label '7'" in result.stderr
+    assert "classes are of type int64, such as 0, and none is '7'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("labels", "spelled"),
+    [
+        ([True, False], ["true", "False"]),
+        ([1.0, 0.0], ["1", "0.0"]),
+        ([[3], [17]], ["3", "17"]),
+        (np.eye(2, dtype=int), ["0", "1"]),
+    ],
+)
+def test_labels_of_a_file_are_the_classes_they_look_like(tmp_path, labels, spelled):
+    texts = ["good", "bad"]
+    TextClassifier(passes=20, batch_size=2).fit(texts, labels).save(tmp_path / "m")
+    (tmp_path / "d.csv").write_text(f"label,text\n{spelled[0]},good\n{spelled[1]},bad\n")
+    found = run("test", tmp_path / "m", tmp_path / "d.csv", "--json", "-q").stdout
+    assert json.loads(found)["accuracy"] == 1
+
+
+def test_test_with_a_threshold(folder, tmp_path):
+    best = json.loads(run("test", folder / "m", folder / "test.csv", "--json", "--top", 2).stdout)
+    usual = json.loads(run("test", folder / "m", folder / "test.csv", "--json").stdout)
+    assert best["accuracy"] == best["micro_recall"] > usual["accuracy"] > 0.9
+    assert best["micro_precision"] == pytest.approx(best["accuracy"] / 2)
+    sure = run("test", folder / "m", folder / "test.csv", "--threshold", 0.9).stdout
+    assert re.search(r"answers above 0.9: precision 0\.9\d+   recall 0\.\d+   \d+ texts", sure)
+    (tmp_path / "two.txt").write_text("__label__German __label__Dutch ja\n")
+    several = run("test", folder / "m", tmp_path / "two.txt", code=1).stderr
+    assert "text 1 has 'German' and 'Dutch'" in several
+    assert "give one label for each text, or train a model on texts with several" in several
 
 
 def test_explain(folder, tmp_path):

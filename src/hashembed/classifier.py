@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.answers import best, chosen, limits
 from hashembed.bags import Bags
-from hashembed.engine import Engine
+from hashembed.engine import Engine, to_probabilities
 from hashembed.engines import DEEP_RATE, EnginePlan, choose_device, deep_passes
 from hashembed.estimator import Estimator
 from hashembed.explain import explain_by_occlusion, explain_text
@@ -28,7 +29,7 @@ from hashembed.labels import (
     split,
     weigh_classes,
 )
-from hashembed.metrics import Evaluation, evaluate_answers
+from hashembed.metrics import Evaluation, evaluate_answers, right_texts
 from hashembed.model_file import load_classifier, save_classifier
 from hashembed.progress import Display, training_bar
 from hashembed.shallow import ShallowModel
@@ -293,14 +294,13 @@ class TextClassifier(Estimator):
             )
         check_learning_rate(self.learning_rate)
         fresh = not self._is_fitted()
-        targets = encode(labels, self._known(classes) if fresh else self.classes_)
+        if fresh:
+            targets = encode(labels, self._known(classes))
+        else:
+            targets = encode(labels, self.classes_, self.label_form_)
         text_config = self._text_config() if fresh else self.text_config_
         bags = text_to_bags(texts, text_config, self.threads)
         weights, targets = self._weights(bags, targets, sample_weight, more_may_come=True)
-        if not fresh and targets.form != self.label_form_:
-            raise ValueError(
-                f"labels so far came in the form {self.label_form_!r}, found {targets.form!r}"
-            )
         # An interrupt comes before all of it or after: what was learned is always counted.
         uninterrupted(lambda: self._learn(text_config, bags, targets, weights))
         return self
@@ -338,12 +338,7 @@ class TextClassifier(Estimator):
 
         A text without a word gets the prior: how common the classes were in training.
         """
-        model = self._fitted()
-        bags = text_to_bags(texts, self.text_config_, self.threads)
-        probabilities = model.probabilities(bags)
-        if bags.any_empty:
-            probabilities[bags.lengths == 0] = self.prior_
-        return probabilities
+        return self._probabilities(*self._scored(texts))
 
     def decision_function(self, texts: Any) -> F32:
         """Logits (texts, classes); with two classes those of the second against the first."""
@@ -352,41 +347,117 @@ class TextClassifier(Estimator):
             return np.asarray(z[:, 1] - z[:, 0])
         return z
 
-    def predict(self, texts: Any) -> npt.NDArray[Any]:
-        """The most likely class of each text; of a multi-label model all that are likely."""
+    def predict(self, texts: Any, *, threshold: float | None = None) -> npt.NDArray[Any]:
+        """The most likely class of each text; of a multi-label model all that are likely.
+
+        threshold: the probability above which a label of a multi-label model is given, 0.5 unless
+            you say otherwise. Where a text has exactly one class, `predict_top` takes one.
+        """
         z = self._logits(texts)
         if self._multilabel:
-            return decode(z > 0, self.classes_, self.label_form_)
-        chosen: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
-        return chosen
-
-    def evaluate(self, texts: Any, labels: Any) -> Evaluation:
-        """Accuracy, and precision, recall, F1 and confusion of the classes."""
-        z = self._logits(texts)
-        truth = encode(labels, self.classes_)
-        if truth.form != self.label_form_:
+            given = chosen(z, True, *limits(True, threshold, None))
+            return decode(given, self.classes_, self.label_form_)
+        if threshold is not None:
             raise ValueError(
-                f"labels in training came in the form {self.label_form_!r}, found {truth.form!r}"
+                "threshold is for models with several labels a text, and this one gives exactly "
+                "one: predict_top(texts, 1, threshold=...) gives none to unlikely ones"
             )
-        _check_counts(len(z), truth)
-        answers = z > 0
-        if not self._multilabel:
-            answers = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None]
-        return evaluate_answers(truth.labels, answers, truth.classes.tolist(), self._multilabel)
+        likeliest: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
+        return likeliest
+
+    def predict_top(
+        self, texts: Any, k: int | None = 5, *, threshold: float | None = None
+    ) -> list[list[tuple[Any, float]]]:
+        """The k most likely classes of each text with their probabilities, the likeliest first.
+
+        With a threshold only those whose probability is above it, which may be none. k = None
+        is all classes.
+
+        Example:
+            >>> clf = TextClassifier(batch_size=1).fit(["good film", "bad film"], ["+", "-"])
+            >>> [[label for label, probability in found] for found in clf.predict_top(["good"], 1)]
+            [['+']]
+        """
+        z, empty = self._scored(texts)
+        if k is not None or threshold is not None:
+            threshold, k = limits(self._multilabel, threshold, k)
+        order = best(z, k)
+        chances = np.take_along_axis(self._probabilities(z, empty), order, axis=1)
+        above = np.take_along_axis(chosen(z, self._multilabel, threshold, None), order, axis=1)
+        classes = self.classes_.tolist()
+        return [
+            [(classes[c], p) for c, p, given in zip(*row, strict=True) if given]
+            for row in zip(order.tolist(), chances.tolist(), above.tolist(), strict=True)
+        ]
+
+    def transform(self, texts: Any) -> Any:
+        """The vectors of texts (texts, d), float32: the sums of the vectors of their n-grams.
+
+        They are what the model's last layer sees, or its first hidden layer; of an ensemble those
+        of all members side by side. A text without a word is all zeros. In a scikit-learn pipeline
+        they are features for another estimator.
+        """
+        model = self._fitted()
+        vectors = model.vectors(text_to_bags(texts, self.text_config_, self.threads))
+        return self._output(vectors, texts)
+
+    def fit_transform(self, texts: Any, labels: Any, **fit_params: Any) -> Any:
+        """`fit`, then the vectors of the same texts."""
+        return self.fit(texts, labels, **fit_params).transform(texts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
+        """The names of the columns of `transform`: textclassifier0, textclassifier1, ..."""
+        self._check_fitted()
+        width = self.engine_plan_.embedding_dim * self.engine_plan_.members
+        name = type(self).__name__.lower()
+        return np.array([f"{name}{i}" for i in range(width)], object)
+
+    def evaluate(
+        self,
+        texts: Any,
+        labels: Any,
+        *,
+        threshold: float | None = None,
+        top: int | None = None,
+    ) -> Evaluation:
+        """Accuracy, and precision, recall, F1 and confusion of the classes.
+
+        Of the answers that the model would give, those above the `threshold` count, at most `top`
+        a text (fastText's precision and recall at k). Where a text has exactly one class, it is
+        right if that class is among them.
+        """
+        truth, answers = self._judged(texts, labels, threshold, top)
+        return evaluate_answers(
+            truth.labels,
+            answers,
+            truth.classes.tolist(),
+            self._multilabel,
+            threshold=threshold,
+            top=top,
+        )
 
     def score(self, texts: Any, labels: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Accuracy; of a multi-label model the share of texts with all labels right."""
+        truth, answers = self._judged(texts, labels, None, None)
+        right = right_texts(truth.labels, answers, len(truth.classes), self._multilabel)
         if sample_weight is None:
-            return self.evaluate(texts, labels).accuracy
-        truth = encode(labels, self.classes_).labels
-        answers = encode(self.predict(texts), self.classes_).labels
-        width = int(max(truth.labels.max(initial=0), answers.labels.max(initial=0))) + 1
-        right = (truth.matrix(width) == answers.matrix(width)).all(axis=1)
+            return float(right.sum() / max(len(right), 1))
         return float(np.average(right, weights=np.asarray(sample_weight, np.float64)))
 
-    def explain(self, text: str) -> Explanation:
+    def _judged(
+        self, texts: Any, labels: Any, threshold: float | None, top: int | None
+    ) -> tuple[Targets, npt.NDArray[np.bool_]]:
+        """The truth, and the answers (texts, classes that the model knows)."""
+        asked = limits(self._is_fitted() and self._multilabel, threshold, top)
+        z = self._logits(texts)
+        truth = encode(labels, self.classes_, self.label_form_)
+        _check_counts(len(z), truth)
+        return truth, chosen(z, self._multilabel, *asked)
+
+    def explain(self, text: str, class_: Any = None) -> Explanation:
         """Which n-grams of a text spoke for which class; they add up to the logits.
 
+        What is shown of it is about `class_`, or about the most likely class.
         Exact for one shallow model. Under hidden layers and for an ensemble it is what the logits
         lose without the n-gram, which does not quite add up: `unexplained` says by how much.
         Of a text without a word all that there is to say is how common the classes were.
@@ -401,10 +472,10 @@ class TextClassifier(Estimator):
             found = explain_by_occlusion(
                 model.scores, self.text_config_, classes, text, multilabel=self._multilabel
             )
-        if found.ngrams:
-            return found
-        prior = self._prior_logits().astype(np.float64)
-        return replace(found, bias=prior, logits=prior)
+        if not found.ngrams:
+            prior = self._prior_logits().astype(np.float64)
+            found = replace(found, bias=prior, logits=prior)
+        return found if class_ is None else found.about(class_)
 
     def important_ngrams(self, texts: Any, **options: Any) -> WordsTable:
         """The n-grams of any corpus that matter most and least to the model, without a dictionary.
@@ -464,12 +535,21 @@ class TextClassifier(Estimator):
         return model
 
     def _logits(self, texts: Any) -> F32:
+        return self._scored(texts)[0]
+
+    def _scored(self, texts: Any) -> tuple[F32, npt.NDArray[np.bool_]]:
+        """Logits (texts, classes), and which texts have no word."""
         model = self._fitted()
         bags = text_to_bags(texts, self.text_config_, self.threads)
-        z = model.scores(bags)
+        z, empty = model.scores(bags), bags.lengths == 0
         if bags.any_empty:
-            z[bags.lengths == 0] = self._prior_logits()
-        return z
+            z[empty] = self._prior_logits()
+        return z, empty
+
+    def _probabilities(self, z: F32, empty: npt.NDArray[np.bool_]) -> F32:
+        p = to_probabilities(z, self._multilabel)
+        p[empty] = self.prior_  # itself: its logits are cut off at one in a million
+        return p
 
     def _prior_logits(self) -> F32:
         prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
@@ -511,10 +591,8 @@ class TextClassifier(Estimator):
         self, config: TextConfig, targets: Targets, texts: Any, labels: Any
     ) -> tuple[Bags, Labels]:
         """Validation data as the training loop takes it."""
-        truth = encode(labels, targets.classes)
+        truth = encode(labels, targets.classes, targets.form)
         bags = text_to_bags(texts, config, self.threads)
-        if truth.form != targets.form:
-            raise ValueError("validation labels must have the form of the training labels")
         if len(bags) != len(truth.labels):
             raise ValueError(
                 f"found {len(bags):,} texts to validate on, but {len(truth.labels):,} labels"

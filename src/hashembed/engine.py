@@ -99,6 +99,9 @@ class Engine(Protocol):
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
 
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, d) below all layers."""
+
     def probabilities(self, bags: Bags) -> F32:
         """Softmax or sigmoids of the logits (documents, classes)."""
 

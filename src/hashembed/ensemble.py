@@ -116,6 +116,10 @@ class Ensemble:
             scores = _log_mean(z - np.logaddexp.reduce(z, axis=2)[..., None])
         return scores.astype(np.float32)
 
+    def vectors(self, bags: Bags) -> F32:
+        """The vectors of all members (documents, members x d), side by side."""
+        return np.concatenate([member.vectors(bags) for member in self.members], axis=1)
+
     def probabilities(self, bags: Bags) -> F32:
         """The mean of the members' probabilities (documents, classes)."""
         return to_probabilities(self.scores(bags), self.multilabel)

@@ -1,10 +1,12 @@
 """What happened in training, pass by pass."""
 
 from dataclasses import asdict, dataclass, field
+from html import escape
 from math import nan
 from os import PathLike
 from typing import Any, Literal
 
+from hashembed.tables import html_table
 from hashembed.validation import one_of, whole_number
 
 Monitor = Literal["loss", "accuracy"]
@@ -90,6 +92,18 @@ class History:
         one_of("monitor", monitor, ("loss", "accuracy"))
         return cls(epochs, stopped, monitor)
 
+    def _repr_html_(self) -> str:
+        heads = ["pass", "loss", "learning rate", "seconds"]
+        validated = any(epoch.validation_loss is not None for epoch in self.epochs)
+        heads += ["validation loss", "validation accuracy"] if validated else []
+        rows = []
+        for e in self.epochs:
+            cells = [f"{e.number + 1}", f"{e.loss:.4f}", f"{e.learning_rate:.4g}"]
+            cells += [f"{e.seconds:.2f}", _cell(e.validation_loss, ".4f")]
+            rows.append([*cells, _cell(e.validation_accuracy, ".2%")][: len(heads)])
+        told = "".join(f"<p>{escape(line)}</p>" for line in self.outcome().splitlines())
+        return f"<div>{html_table(heads, rows, words=())}{told}</div>"
+
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw loss and validation accuracy over the passes."""
         try:
@@ -113,3 +127,7 @@ class History:
             right.legend(loc="upper right")
         axes.legend(loc="upper left")
         figure.savefig(path)
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

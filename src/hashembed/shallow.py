@@ -214,16 +214,25 @@ class ShallowModel:
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
+        return self._outputs(bags, self.tables.W, self.tables.bias)
+
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, d) that the linear layer sees."""
+        d = self.tables.E.shape[1]
+        return self._outputs(bags, np.eye(d, dtype=np.float32), np.zeros(d, np.float32))
+
+    def _outputs(self, bags: Bags, W: F32, bias: F32) -> F32:
+        """A linear layer of these weights on top of the document vectors."""
         self._check_ids(bags.keys)
         tables = self.tables
-        out = np.empty((len(bags), len(tables.bias)), np.float32)
+        out = np.empty((len(bags), len(bias)), np.float32)
         run_workers(
             self._kernels.scores,
             self.threads if len(bags.keys) > 10_000 else 1,
             tables.E,
             tables.records,
-            tables.W,
-            tables.bias,
+            W,
+            bias,
             tables.seeds,
             bags.keys,
             bags.offsets,

@@ -30,6 +30,7 @@ from hashembed.text import (
     to_arrow,
 )
 from hashembed.validation import one_of, whole_number
+from hashembed.wording import given
 from hashembed.words_table import BY, By, Word, WordsTable
 
 MEMORY = 64 << 20
@@ -76,7 +77,9 @@ def important_ngrams(
     whole_number("memory", memory, 1 << 10, 2**62)
     one_of("by", by, BY)
     if by == "weight" and not model.importance:
-        raise ValueError("this model has no importance weights to rank by: use by='evidence'")
+        raise ValueError(
+            f"this model has no importance weights to rank by: use {given('by', 'evidence')}"
+        )
     labels = plain_labels(classes, len(model.tables.bias))
     hitters, strings = HeavyHitters(memory, min_count, model.threads), _Strings()
     for piece in _pieces(texts):

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from hashembed.cli.compare import compare_command
 from hashembed.cli.demo import demo_command
 from hashembed.cli.evaluate import test_command
 from hashembed.cli.explain import explain_command
@@ -33,6 +34,7 @@ for command in (
     demo_command,
     train_command,
     test_command,
+    compare_command,
     predict_command,
     explain_command,
     words_command,

@@ -1,7 +1,7 @@
 """The torch engine: a bag of hash vectors under any number of hidden layers, on any device."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -259,10 +259,18 @@ class DeepModel:
         )
         return found
 
-    @torch.no_grad()
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
-        out = np.empty((len(bags), self.num_classes), np.float32)
+        return self._outputs(bags, self.network, self.num_classes)
+
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, D) that the layers see."""
+        return self._outputs(bags, self.network.vectors, self.network.bag.output_dim)
+
+    @torch.no_grad()
+    def _outputs(self, bags: Bags, layers: Callable[[Tensor, Tensor], Tensor], width: int) -> F32:
+        """What layers of the network make of the documents (documents, width)."""
+        out = np.empty((len(bags), width), np.float32)
         keys = place_keys(bags.keys, self.spec, self.device)
         self.network.eval()
         offsets, begin = bags.offsets, 0
@@ -274,7 +282,7 @@ class DeepModel:
             part = keys[offsets[begin] : offsets[end]]
             batch = part if isinstance(part, Tensor) else to_device(part, self.device)
             places = to_device(offsets[begin : end + 1] - offsets[begin], self.device)
-            out[begin:end] = self.network(batch, places).cpu().numpy()
+            out[begin:end] = layers(batch, places).cpu().numpy()
             begin = end
         return out
 
