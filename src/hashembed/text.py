@@ -8,7 +8,6 @@ are not UTF-8 count as U+FFFD, the way `bytes.decode("utf8", "replace")` reads t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, Literal, get_args
@@ -19,7 +18,7 @@ import pyarrow as pa
 
 from hashembed.bags import Bags
 from hashembed.text_kernels import count_words, cut_documents, fill_keys, keys_of, lay_out
-from hashembed.threads import cpu_count
+from hashembed.threads import cpu_count, run_workers
 from hashembed.unicode_tables import U8, U32, UNICODE_VERSION, character_table, punctuation_table
 from hashembed.validation import one_of, whole_number
 
@@ -28,6 +27,7 @@ MAX_SUBWORD = 32
 
 _TASK = 1 << 20  # bytes: the share of a thread at a time, and the length of a cut in a document
 _DOCUMENT = 16  # bytes: what the handling of a document costs
+_TASKS_AT_ONCE = 32  # of a thread: a fraction of a second
 _FEW = 64  # texts that do not go through Arrow
 _BATCH = 4096  # Python objects turned into Arrow at a time
 
@@ -315,17 +315,17 @@ def _grouped(chunks: Iterable[pa.Array]) -> Iterator[pa.Array]:
 
 
 def _run(work: Callable[[tuple[_Column, int, int]], None], tasks: list[Any], threads: int) -> None:
-    """Do all tasks on Python's threads, not Numba's: the kernels hold no lock, and Numba's thread
-    pools do not all bear calls from several threads at once.
-    """
-    threads = min(threads, len(tasks))
-    if threads <= 1:
-        for task in tasks:
-            work(task)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, tasks):
-            pass
+    """Do all tasks, some at a time: Ctrl-C is heard in between."""
+    at_once = max(_TASKS_AT_ONCE * threads, 1)
+    for first in range(0, len(tasks), at_once):
+        group = tasks[first : first + at_once]
+        waiting = iter(group)  # each worker takes the next; one step of an iterator is atomic
+
+        def take_tasks(worker: int, workers: int, barrier: Any, waiting: Any = waiting) -> None:
+            for task in waiting:
+                work(task)
+
+        run_workers(take_tasks, min(threads, len(group)))
 
 
 def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:
