@@ -25,7 +25,7 @@ def main() -> None:
         file.write(heading())
         writer = csv.writer(file)
         writer.writerow(["set", "classes", "passes", "default", "passes_patience", "patience"])
-        for name in SETS:
+        for name in (*SETS, "sst2"):
             row = [name, *compare(Path(options.data) / name, options.work / name)]
             writer.writerow(row)
             print(*row, flush=True)
