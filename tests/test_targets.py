@@ -155,3 +155,60 @@ def test_batches_of_single_labels_join_those_of_lists():
         assert numbers(targets) == want
     with pytest.raises(ValueError, match="one form, found matrix and single"):
         join([encode(np.eye(2, dtype=int)), encode([1, 0])])
+
+
+BIG = 2**63
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [BIG, BIG + 1, BIG],
+        np.array([BIG, BIG + 1, BIG], np.uint64),
+        np.array([BIG, BIG + 1, BIG], object),
+        pa.array([BIG, BIG + 1, BIG], pa.uint64()),
+        [[BIG], [BIG + 1], [BIG]],
+    ],
+)
+def test_large_whole_numbers_stay_apart(labels):
+    targets = encode(labels)
+    assert targets.classes.tolist() == [BIG, BIG + 1]
+    assert numbers(targets) == [[0], [1], [0]]
+    more = encode([5, BIG + 1], known=targets.classes)
+    assert more.classes.tolist() == [BIG, BIG + 1, 5]
+    assert numbers(more) == [[2], [1]]
+    later = encode([BIG + 1], known=encode([1, 2]).classes)
+    assert later.classes.tolist() == [1, 2, BIG + 1]
+
+
+def test_large_and_small_whole_numbers_are_one_type():
+    """NumPy makes floats of such lists."""
+    for labels in ([BIG, BIG + 1, 3], np.array([BIG, BIG + 1, 3], object)):
+        targets = encode(labels)
+        assert targets.classes.tolist() == [3, BIG, BIG + 1]
+        assert numbers(targets) == [[1], [2], [0]]
+    assert numbers(encode([[BIG, BIG + 1, 3], [3]])) == [[1, 2, 0], [0]]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [BIG, BIG + 1, -1],  # no type of NumPy's holds both
+        [np.uint64(BIG + 1), np.int64(-1)],
+        np.array([np.uint64(BIG + 1), np.int64(-1)], object),
+        [[BIG + 1, -5], [1]],
+        [2**60, 2**60 + 1, 1.0],
+        [2**64, 1],
+        np.array([2**64, 2**64 + 1], object),
+        [[2**64], [1]],
+        [2**70, 2**70 + 1],
+    ],
+)
+def test_whole_numbers_that_floats_would_merge_are_refused(labels):
+    with pytest.raises(ValueError, match=r"whole numbers of one type.*str\(y\)"):
+        encode(labels)
+
+
+def test_signed_and_unsigned_numbers_that_no_type_holds():
+    with pytest.raises(TypeError, match=r"labels so far are 'uint64', .* found int.*str\(y\)"):
+        encode([-1], known=encode([BIG]).classes)

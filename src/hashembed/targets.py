@@ -181,7 +181,7 @@ def _checked(labels: Any) -> npt.NDArray[Any]:
         group = next((i for i, label in enumerate(labels) if _is_group(label)), None)
         if group is not None:
             raise TypeError(f"label {group} is {labels[group]!r:.50}, but the first is single")
-    array = np.asarray(labels)
+    array = labels if isinstance(labels, np.ndarray) else exact_array(labels)
     if array.ndim == 2:
         _warn_column()
         array = array[:, 0]
@@ -215,11 +215,41 @@ def _one_type(listed: list[Any], kinds: set[type]) -> npt.NDArray[Any]:
     if kinds <= {bool, np.bool_}:
         return np.array(listed, bool)
     if kinds <= {int, float, bool, np.bool_} or all(issubclass(k, np.number) for k in kinds):
-        return _checked(np.array(listed))
+        return _checked(exact_array(listed))
     names = " and ".join(sorted(kind.__name__ for kind in kinds))
     raise TypeError(
         f"labels must be all str, all int or all bool, found {names}: use [str(y) for y in labels]"
     )
+
+
+def exact_array(listed: Iterable[Any]) -> npt.NDArray[Any]:
+    """An array of labels; of large whole numbers NumPy makes floats, which are alike beyond 2^53."""
+    listed = list(listed)
+    array = np.asarray(listed)
+    kinds = set(map(type, listed)) if array.dtype.kind in "fO" else set()
+    if not any(issubclass(kind, int | np.integer) for kind in kinds - {bool}):
+        return array
+    whole = [int(y) for y in listed if isinstance(y, int | np.integer)]
+    if len(whole) == len(listed) and 0 <= min(whole) and max(whole) < 2**64:
+        return np.array(whole, np.uint64)
+    if len(whole) == len(listed) or (array.dtype.kind == "f" and max(map(abs, whole)) > 2**53):
+        raise ValueError(
+            f"labels must be whole numbers of one type, int64 or uint64, found {min(whole)} and "
+            f"{max(whole)}: use [str(y) for y in labels]"
+        )
+    return array
+
+
+def _as_one_type(first: Classes, second: Classes) -> tuple[Classes, Classes]:
+    """Signed and unsigned whole numbers as one type, if one holds them all; NumPy takes floats."""
+    if {first.dtype.kind, second.dtype.kind} != {"i", "u"}:
+        return first, second
+    ends = [int(end) for part in (first, second) if len(part) for end in (part.min(), part.max())]
+    for dtype in (np.int64, np.uint64):
+        limits = np.iinfo(dtype)
+        if all(limits.min <= end <= limits.max for end in ends):
+            return first.astype(dtype), second.astype(dtype)
+    return first, second
 
 
 def _missing(position: int, found: Any) -> None:
@@ -241,6 +271,7 @@ def _number(
     fresh = np.unique(values)
     if known is None or len(known) == 0:
         return fresh, np.searchsorted(fresh, values)
+    fresh, known = _as_one_type(fresh, known)
     if len(fresh) and fresh.dtype.kind != known.dtype.kind:
         raise TypeError(_other_type(known, fresh))
     before = set(known.tolist())
@@ -257,6 +288,8 @@ def _other_type(known: Classes, found: Classes) -> str:
     cure = f"np.asarray(labels).astype({wanted})"
     if wanted == "bool":
         cure = f"np.asarray(labels) == {example!r}, with the label that means True"
+    elif {known.dtype.kind, found.dtype.kind} == {"i", "u"}:  # and no type holds both
+        cure = "strings from the beginning: [str(y) for y in labels]"
     return (
         f"labels so far are {wanted}, such as {meant!r}, found {given}, such as {example!r}: "
         f"give {cure}"
@@ -272,7 +305,7 @@ def _from_lists(groups: Iterable[Any], known: Classes | None) -> Targets:
     for i, group in enumerate(groups):
         if not _is_group(group):
             raise TypeError(f"label {i} is {group!r:.50}, but labels before it are lists")
-        members = list(dict.fromkeys(np.asarray(group).tolist() if len(group) else []))
+        members = list(dict.fromkeys(exact_array(group).tolist() if len(group) else []))
         if isinstance(group, set | frozenset):
             members.sort(key=repr)
         flat.extend(members)

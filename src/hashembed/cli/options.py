@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from hashembed.wording import command_words
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -55,17 +57,33 @@ def lengths(
     return shortest, longest
 
 
-def _column(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | None:
+def _named_or_numbered(value: str) -> str | int:
     """A column by its number, where it is one, or else by its name."""
-    return int(value) if value is not None and value.isdigit() else value
+    return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else value
+
+
+def _column(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> str | int | None:
+    if len(values) > 1:
+        found = " and ".join(repr(value) for value in values)
+        raise click.BadParameter(
+            f"found {found}, expected one column; for several labels in it, give --label-separator."
+        )
+    return _named_or_numbered(values[0]) if values else None
 
 
 def _columns(
-    ctx: click.Context, param: click.Parameter, value: str | None
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> list[str | int] | None:
-    if value is None:
-        return None
-    return [int(part) if part.isdigit() else part for part in value.split(",")]
+    """'a,b' and 'c' -> a, b and c: the option may be repeated."""
+    parts = [part for value in values for part in value.split(",")]
+    return [_named_or_numbered(part) for part in parts] or None
+
+
+def _with_tabs(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    r"""A tab is written \t: few know how to type one."""
+    return None if value is None else value.replace("\\t", "\t")
 
 
 def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -86,17 +104,39 @@ def data_options(labelled: bool = True) -> Callable[[Command], Command]:
         click.option(
             "--label",
             callback=_column,
+            multiple=True,
             metavar="COLUMN",
-            help="Column of the label, by name or by number from 1.",
+            help="Column of the label, by name or by number from 1; review.stars is a key in a key.",
+        ),
+        click.option(
+            "--label-separator",
+            callback=_with_tabs,
+            metavar="TEXT",
+            help='What is between several labels in it, such as "," in "sports,news".',
         ),
         click.option(
             "--text",
             callback=_columns,
+            multiple=True,
             metavar="COLUMNS",
-            help="Column of the text; several, such as title,body, are joined.",
+            help="Column of the text; several, such as title,body, are joined; may be repeated.",
         ),
         click.option("--header/--no-header", default=None, help="Whether row 1 names the columns."),
-        click.option("--delimiter", metavar="CHARACTER", help="What is between columns."),
+        click.option(
+            "--delimiter",
+            callback=_with_tabs,
+            metavar="CHARACTER",
+            help="What is between columns; \\t is a tab.",
+        ),
+        click.option("--quotes/--no-quotes", default=None, help="Whether quotes enclose columns."),
+        click.option(
+            "--escapes/--no-escapes", default=None, help="Whether \\n in a text is a line end."
+        ),
+        click.option(
+            "--label-prefix",
+            metavar="TEXT",
+            help="What marks labels in fastText's format, if not __label__.",
+        ),
         click.option("--encoding", help="Encoding of the data, such as latin-1."),
         click.option(
             "--on-error",
@@ -106,12 +146,15 @@ def data_options(labelled: bool = True) -> Callable[[Command], Command]:
             help="Stop at a row that cannot be read, or leave it out and report it.",
         ),
     ]
-    return _together(*(options if labelled else [*options[:1], *options[2:]]))
+    return _together(*(options if labelled else [*options[:1], *options[3:]]))
 
 
 def reading(options: dict[str, Any]) -> dict[str, Any]:
     """Takes the options of `data_options` out of a command's; what is left is the command's."""
-    names = ("format", "label", "text", "header", "delimiter", "encoding", "on_error")
+    names = (
+        *("format", "label", "label_separator", "text", "header", "delimiter", "quotes", "escapes"),
+        *("label_prefix", "encoding", "on_error"),
+    )
     return {name: options.pop(name) for name in names if name in options}
 
 
@@ -191,7 +234,8 @@ class Polite(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with command_words():
+                return super().invoke(ctx)
         except BrokenPipeError:
             raise  # click ends quietly
         except OSError as error:
