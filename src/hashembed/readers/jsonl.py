@@ -58,7 +58,7 @@ def _one_label(value: object) -> str:
 def _paths(objects: list[dict[str, Any]]) -> dict[str, Path]:
     """The names of all keys, and then of the keys within them, as in "review.body"."""
     paths: dict[str, Path] = {}
-    level = [((), found) for found in objects]
+    level: list[tuple[Path, dict[str, Any]]] = [((), found) for found in objects]
     for _ in range(_DEEPEST):
         inner: list[tuple[Path, dict[str, Any]]] = []
         for path, found in level:
@@ -77,7 +77,9 @@ def _value(found: dict[str, Any], path: Path) -> Any:
     here: Any = found
     for key in path:
         if not isinstance(here, dict) or key not in here:
-            raise _Bad(f"found no key {'.'.join(path)!r}; the keys are {listing(map(clean, found))}")
+            raise _Bad(
+                f"found no key {'.'.join(path)!r}; the keys are {listing(map(clean, found))}"
+            )
         here = here[key]
     return here
 
