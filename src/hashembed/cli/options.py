@@ -106,7 +106,7 @@ def data_options(labelled: bool = True) -> Callable[[Command], Command]:
             callback=_column,
             multiple=True,
             metavar="COLUMN",
-            help="Column of the label, by name or by number from 1; review.stars is a key in a key.",
+            help="Column of the label, by name or number from 1; review.stars is a key in a key.",
         ),
         click.option(
             "--label-separator",
