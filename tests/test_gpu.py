@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 import random
 import re
 import textwrap
@@ -15,7 +16,7 @@ from torch import nn
 from hashembed import HashEmbedding, HashEmbeddingBag
 from hashembed.hashing import HashSpec
 from hashembed.nn import cuda_rows, ops, reference
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowSGD
+from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD
 from hashembed.row_kernels import record_width
 from test_optim import Model, batches, distance, train
 from triton_cases import DEVICE, Case, assert_same, kernels_on
@@ -181,6 +182,9 @@ OPTIMIZERS = {
     "adagrad": RowAdagrad,
     "rowwise": lambda p, **options: RowAdagrad(p, rowwise=True, **options),
     "adam": RowAdam,
+    "adamw": lambda p, **options: RowAdamW(p, weight_decay=0.3, **options),
+    "momentum": lambda p, **options: RowSGD(p, momentum=0.9, **options),
+    "nesterov": lambda p, **options: RowSGD(p, momentum=0.9, nesterov=True, **options),
 }
 
 
@@ -201,7 +205,7 @@ def test_row_optimizers_train_as_on_the_cpu(name, in_backward, padding):
     assert (gpu_model.bag.weight.grad is None) == in_backward
     # The CPU lets the rows of padding catch up, too: under Adam at other times than the GPU, and
     # its approximation of eps is as good as this.
-    bound = 1e-5 if padding is not None and name == "adam" else 1e-9
+    bound = 1e-5 if padding is not None and name in ("adam", "adamw") else 1e-9
     ids = torch.arange(200).view(40, 5)
     assert distance([gpu_model(ids.cuda()).cpu()], [cpu_model(ids)]) < bound
     on_cpu.flush()
@@ -240,6 +244,14 @@ def test_state_moves_between_devices(name, first, second):
     uninterrupted.flush()
 
 
+def history_of(now):
+    """A history in which betas were 0.9 and 0.999 all the time."""
+    history = torch.zeros(5, cuda_rows.RING, dtype=torch.float64).cuda()
+    for row, beta in ((2, 0.9), (3, 0.999)):
+        history[row, : now + 1] = torch.arange(now + 1) * math.log2(beta)
+    return history
+
+
 @pytest.mark.parametrize("d", [1, 2, 6, 16, 20, 40, 100])
 def test_rows_that_many_tokens_read_catch_up_once(d):
     """Of all who find a row behind, exactly one moves it."""
@@ -249,17 +261,17 @@ def test_rows_that_many_tokens_read_catch_up_once(d):
     records[:, : 2 * d].uniform_()
     then = torch.randint(0, now + 1, (rows,)).cuda()
     records.view(torch.int32)[:, 2 * d] = then.int()
-    tails = torch.zeros(2, cuda_rows.RING, dtype=torch.float64).cuda()
-    tails[0, :now].uniform_()
-    tails[1] = 1e-3
+    history = history_of(now)
+    history[0, :now].uniform_()
+    history[1] = 1e-3
     keys = zipf(200_000, vocabulary=rows - 1).int().cuda()
     read = torch.zeros(rows, dtype=torch.bool).cuda()
     read[keys.long()] = True
     m, v = records[:, :d].clone(), records[:, d : 2 * d].clone()
-    tail, eps = tails[:, then].float().unsqueeze(-1)
+    tail, eps = history[:2, then].float().unsqueeze(-1)
     want = torch.where(((then > 0) & read)[:, None], table - tail * m / (v.sqrt() + eps), table)
-    numbers, step = cuda_rows.make_numbers((0.9, 0.999), "cuda"), torch.tensor(now).cuda()
-    rule = cuda_rows.Rule(cuda_rows.ADAM, table, records, numbers, step, tails)
+    numbers, step = cuda_rows.make_numbers("cuda"), torch.tensor(now).cuda()
+    rule = cuda_rows.Rule(cuda_rows.ADAM, table, records, numbers, step, history)
     cuda_rows.catch_up(rule, keys)
     torch.testing.assert_close(table, want)
     skipped = torch.where((then > 0) & read, now - then, 0)[:, None]
@@ -278,17 +290,18 @@ def test_rows_that_are_behind_catch_up_in_the_update_itself(d):
     table, records = torch.randn(size, d).cuda(), torch.rand(size, record_width(d)).cuda()
     stamps = torch.randint(0, now + 1, (size,), dtype=torch.int32)
     records.view(torch.int32)[:, 2 * d] = stamps.cuda()
-    tails = torch.rand(2, cuda_rows.RING, dtype=torch.float64).cuda()
-    tails[0, now] = 0  # of rows that are up to date
-    tails[1] += 0.1
+    history = history_of(now)
+    history[:2].uniform_()
+    history[0, now] = 0  # of rows that are up to date
+    history[1] += 0.1
     results = []
     for behind in (True, False):
-        numbers, step = cuda_rows.make_numbers((0.9, 0.999), "cuda"), torch.tensor(now).cuda()
-        state = table.clone(), records.clone(), numbers, step, tails
+        numbers, step = cuda_rows.make_numbers("cuda"), torch.tensor(now).cuda()
+        state = table.clone(), records.clone(), numbers, step, history
         rule = cuda_rows.Rule(cuda_rows.ADAM, *state)
         if not behind:
             cuda_rows.catch_up(rule, rows)
-        cuda_rows.begin_step(rule, 0.1, 1e-8, (0.9, 0.999))
+        cuda_rows.begin_step(rule, 0.1, cuda_rows.Numbers(1e-8, math.log2(0.9), math.log2(0.999)))
         cuda_rows.update_rows(rule, rows, values, behind=behind)
         results.append((rule.table, rule.state))
     for one, other in zip(*results, strict=True):
