@@ -254,6 +254,23 @@ def test_another_kind_of_optimizer_takes_over_while_the_old_one_lives(later):
     assert_close("adam", mine.state_dict(), dense)
 
 
+def test_a_closure_makes_gradients_for_whom_it_is_called():
+    """As in Lightning, where the backward pass is part of the step."""
+    (mine, dense), _ = pair("adam", steps=5)
+    for model in (mine, dense):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+        for ids, labels in batches(5, seed=1):
+
+            def closure(model=model, optimizer=optimizer, ids=ids, labels=labels):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(ids), labels)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+    assert distance(mine.parameters(), dense.parameters()) < BOUNDS["adam"]
+
+
 def test_layers_that_are_sparse_by_wish_stay_so():
     model = Model(sparse=True)
     old = RowAdam(model.bag.parameters())

@@ -1,8 +1,8 @@
 """Gradient clipping where some gradients are sparse, by us and by whoever calls PyTorch's.
 
 `torch.nn.utils.clip_grad_norm_`, and so Hugging Face's `Trainer`, Lightning and Accelerate, take
-the norm of each gradient by an operator that PyTorch has for dense tensors only. Here it gets one
-for sparse tensors; all else that clipping needs PyTorch can do.
+the norm of each gradient by an operator that PyTorch has for dense tensors only; `clip_grad_value_`
+needs another. Here they get one for sparse tensors each; all else that clipping needs is there.
 """
 
 import math
@@ -75,6 +75,22 @@ def _norm_of_sparse(
     return norm
 
 
+def _clamp_sparse_(x: Tensor, least: float | None = None, most: float | None = None) -> Tensor:
+    """`x.clamp_`, where zeros stay zeros."""
+    if (least is not None and least > 0) or (most is not None and most < 0):
+        raise NotImplementedError("clamping must leave the zeros of a sparse tensor alone")
+    found = x.coalesce()
+    found.values().clamp_(least, most)
+    return x if found is x else x.copy_(found)
+
+
+# Each of them, unless PyTorch has it by now.
 for _key in ("SparseCPU", "SparseCUDA"):
-    if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::linalg_vector_norm", _key):
-        _library.impl("linalg_vector_norm", _norm_of_sparse, _key)  # type: ignore[no-untyped-call]
+    for _name, _function in (
+        ("linalg_vector_norm", _norm_of_sparse),
+        ("clamp_", _clamp_sparse_),
+        ("clamp_min_", _clamp_sparse_),
+        ("clamp_max_", lambda x, most: _clamp_sparse_(x, None, most)),
+    ):
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{_name}", _key):
+            _library.impl(_name, _function, _key)  # type: ignore[no-untyped-call]

@@ -204,16 +204,17 @@ def _written_out(terms: Terms, table: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (M,) and terms of their gradients (M, d); see `sum_tiles`."""
     if terms.keys is None or terms.order is None:
         raise ValueError("terms whose distinct rows are known cannot be joined with others")
-    item = terms.order.long() - terms.first
+    rows, item = terms.keys.long() - terms.base, terms.order.long() - terms.first
     owner = item % terms.tokens
     if terms.owner is not None:
         owner = terms.owner[owner].long()
+    owner = torch.where(rows < terms.rows, owner, 0)  # tokens that do not count have none
     columns = torch.arange(table.shape[1], device=table.device)
     columns = (item // terms.tokens * terms.component)[:, None] + columns
     values = terms.source[owner[:, None], columns].to(ACCUMULATION[table.dtype])
     if terms.factors is not None:
         values = values * terms.factors.reshape(-1)[item][:, None]
-    return terms.keys.long() - terms.base, values
+    return rows, values
 
 
 def long_from(d: int) -> int:

@@ -322,7 +322,7 @@ class RowAdam(RowOptimizer):
         root = v.sqrt().div_(math.sqrt(1 - beta2**t)).add_(group["eps"])
         change = m / root * (float(group["lr"]) / (1 - beta1**t))
         if self._decouples_decay:
-            change += p * (float(group["lr"]) * group["weight_decay"])
+            change += p.to(change.dtype) * (float(group["lr"]) * group["weight_decay"])
         subtract(p, change)
 
 

@@ -104,16 +104,24 @@ def settle(tables: Iterable[Tensor | None]) -> None:
             owner.settle(table)
 
 
-def _before_any_step(optimizer: Optimizer, *_: Any) -> None:
-    """An optimizer of another kind steps on tables: they are its own from now on."""
+def _before_any_step(optimizer: Optimizer, args: Any, kwargs: dict[str, Any]) -> None:
+    """An optimizer of another kind steps on tables: they are its own from now on.
+
+    Those that have a gradient, or will have one: a closure may make it.
+    """
     if torch.compiler.is_compiling() or hasattr(optimizer, "before_read"):
         return
+    has_closure = len(args) > 1 or kwargs.get("closure") is not None
     for group in optimizer.param_groups:
         for p in group["params"]:
-            if p.grad is not None and owner_of(p) is not None:
-                take_away(p)
-                if p.grad.is_sparse and id(p) in _made_sparse:
-                    p.grad = p.grad.to_dense()
+            owner = owner_of(p)
+            if owner is None or (
+                p.grad is None and (not has_closure or owner.updates_in_backward(p))
+            ):
+                continue
+            take_away(p)
+            if p.grad is not None and p.grad.is_sparse and id(p) in _made_sparse:
+                p.grad = p.grad.to_dense()
 
 
 register_optimizer_step_pre_hook(_before_any_step)

@@ -129,6 +129,7 @@ class RowOptimizer(Optimizer):
         watch = self._watched.get(id(table))
         if watch is not None:
             watch.version = table._version
+            watch.powers = (-1, None)
 
     def _notice_writes(self, p: Tensor) -> None:
         watch = self._watched.get(id(p))
@@ -237,6 +238,7 @@ class RowOptimizer(Optimizer):
         return self._ready_gpu_rule(table, self._started(table), self._group_of(table))
 
     def _started(self, table: Tensor) -> State:
+        self._notice_writes(table)
         state: State = self.state[table]
         if not state:
             self._start(table, True, state, self._group_of(table))
