@@ -307,6 +307,30 @@ def test_nothing_keeps_tables_or_optimizers_alive(make):
     assert owners.owner_of(table) is None
 
 
+@pytest.mark.parametrize("name", LAZY)
+def test_an_optimizer_that_is_gone_leaves_nothing_undone(name):
+    (mine, dense), optimizers = pair(name)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizers[0])  # a cycle of references
+    del optimizers[0], schedule
+    gc.collect()
+    assert owners.owner_of(mine[0].bag.weight) is None
+    assert_close(name, dict(mine.named_parameters()), dense)
+
+
+def test_compiled_steps_of_other_optimizers_do_not_notice():
+    torch._dynamo.reset()
+    layer = nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
+    before = layer.weight.detach().clone()
+    step = torch.compile(optimizer.step, backend="eager")
+    for _ in range(2):
+        optimizer.zero_grad()
+        layer(torch.ones(4, 3)).sum().backward()
+        step()
+    assert not torch.equal(layer.weight, before)
+    assert torch._dynamo.utils.counters["graph_break"] == {}
+
+
 def test_states_saved_before_betas_could_change_are_understood():
     """They had `tails` (2, n), without the logarithms of betas."""
     data = list(batches(30))

@@ -5,9 +5,10 @@ and a `history` (see `row_kernels.py`), and rows catch up when they are needed.
 """
 
 import math
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, overload
 
 import numpy as np
@@ -43,6 +44,7 @@ class _Watch:
         self.table = table
         self.version = table._version  # a larger one: somebody else has written
         self.powers: tuple[int, Any] = (-1, None)  # of `catch_up`, and at which step
+        self.settled = -1  # the step that all rows have caught up to, where that is known
         self.uses: weakref.WeakSet[_Use] = weakref.WeakSet()  # graphs that will update the table
         self.waiting: list[Any] = []  # terms of a graph that uses it several times
         self.task = -1  # the backward pass that they are of
@@ -58,6 +60,7 @@ class RowOptimizer(Optimizer):
     """
 
     _watched: dict[int, _Watch]
+    _dying = False
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         for name, value in defaults.items():
@@ -82,6 +85,15 @@ class RowOptimizer(Optimizer):
         self._watched, self._stepped = {}, False
         for group in self.param_groups:
             self._take_rows(group)
+
+    def __del__(self) -> None:
+        """What it owes its tables, they get. They may live on, in a model."""
+        if not sys.is_finalizing():
+            self._dying = True
+            with suppress(Exception):
+                for watch in self._watched.values():
+                    if not _is_capturing(watch.table):
+                        self.settle(watch.table)
 
     def _take_rows(self, group: Group) -> None:
         for p in group["params"]:
@@ -129,7 +141,7 @@ class RowOptimizer(Optimizer):
         watch = self._watched.get(id(table))
         if watch is not None:
             watch.version = table._version
-            watch.powers = (-1, None)
+            watch.powers, watch.settled = (-1, None), -1
 
     def _notice_writes(self, p: Tensor) -> None:
         watch = self._watched.get(id(p))
@@ -189,10 +201,10 @@ class RowOptimizer(Optimizer):
 
     def _update_in_backward(self, table: Tensor, terms: Any) -> None:
         watch = self._watched[id(table)]
+        if self._stepped:
+            self._check_passes(watch.passes + 1)
         watch.passes += 1
         watch.in_backward = True
-        if self._stepped:
-            self._check_passes(watch)
         for event in terms.free:
             torch.cuda.current_stream(table.device).wait_event(event)
         with self.stepping(table) as rule:  # all rows have caught up
@@ -204,10 +216,10 @@ class RowOptimizer(Optimizer):
         torch.autograd.graph.increment_version(table)
         self.adopt(table)
 
-    def _check_passes(self, watch: _Watch) -> None:
-        if watch.passes > 1:
+    def _check_passes(self, passes: int) -> None:
+        if passes > 1:
             raise RuntimeError(
-                f"in_backward=True updates tables in every backward pass, found {watch.passes} "
+                f"in_backward=True updates tables in every backward pass, found {passes} "
                 "passes before one step(): gradients that add up over several passes need "
                 "in_backward=False; otherwise call step() after each"
             )
@@ -258,8 +270,8 @@ class RowOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for watch in self._watched.values():
-            self._check_passes(watch)
-            watch.passes = 0
+            passes, watch.passes = watch.passes, 0
+            self._check_passes(passes)
         self._stepped = True
         for group in self.param_groups:
             for p in group["params"]:
@@ -342,8 +354,7 @@ class RowOptimizer(Optimizer):
     ) -> "Iterator[cuda_rows.Rule]":
         """One step of the rule on a GPU, counted there: nothing waits for it."""
         rule = self._ready_gpu_rule(p, state, group)
-        captured = p.is_cuda and torch.cuda.is_current_stream_capturing()
-        if rule.history is not None and not captured:
+        if rule.history is not None and not _is_capturing(p):
             watch = self._watched[id(p)]
             watch.gpu_steps += 1
             if watch.gpu_steps % (cuda_rows.RING // 2) == 0:  # no row may miss more steps than RING
@@ -435,15 +446,23 @@ class RowOptimizer(Optimizer):
             cuda_rows.catch_up(rule, rows, base, count, move=move)
             return
         numbers = (begin, end, int(state["step"]), self._moments, move)
-        work, arrays = rows.numel() * p.shape[1], self._arrays(p, state, group)
+        # The garbage collector may interrupt anything, even what makes threads.
+        work = 0 if self._dying else rows.numel() * p.shape[1]
+        arrays = self._arrays(p, state, group)
         run_kernel(row_kernels.catch_up_rows, work, *arrays, as_array(rows), *numbers)
 
     def _catch_up_all(self, p: Tensor, move: bool = True) -> None:
-        if "records" in self.state.get(p, ()):
-            for begin in range(0, len(p), _PIECE):
-                end = min(begin + _PIECE, len(p))
-                rows = torch.arange(begin, end, device=p.device)
-                self._catch_up(p, rows, begin, end, move=move)
+        state, watch = self.state.get(p), self._watched.get(id(p))
+        if not state or "records" not in state or watch is None:
+            return
+        now = -1 if on_gpu(p) else int(state["step"])  # there, steps of a CUDA graph are not seen
+        if now >= 0 and watch.settled == now:
+            return
+        for begin in range(0, len(p), _PIECE):
+            end = min(begin + _PIECE, len(p))
+            rows = torch.arange(begin, end, device=p.device)
+            self._catch_up(p, rows, begin, end, move=move)
+        watch.settled = now
 
     def _moments_of(self, p: Tensor, state: State) -> list[Tensor]:
         """The moments, of a dense or of a lazy table."""
@@ -535,6 +554,10 @@ class RowOptimizer(Optimizer):
 def on_gpu(table: Tensor) -> bool:
     """Whether the Triton kernels update the table."""
     return HAS_TRITON and table.is_cuda
+
+
+def _is_capturing(table: Tensor) -> bool:
+    return table.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _resized(history: Tensor, step: int, size: int) -> Tensor:
