@@ -48,7 +48,7 @@ ROOMS = [
     ["progress", "explain", "snapshot_file"],
     ["words"],
     ["nn.indexing", "nn.inputs", "nn.owners"],
-    ["nn.reference"],
+    ["nn.hash_buffers", "nn.reference"],
     ["nn.cpu"],
     ["nn.cpu_ops", "nn.triton_hash"],
     ["nn.triton_rules"],

@@ -76,7 +76,9 @@ def hash_embedding(
     vectors = _by_kernels(
         keys.reshape(-1), weight, importance, seeds, spec, options, sparse, gpu, mix
     )
-    return vectors.view(*keys.shape, vectors.shape[-1])
+    # Not a view: FSDP cannot see an in-place operation on the view that a module returns.
+    out: Tensor = torch.ops.aten._unsafe_view(vectors, (*keys.shape, vectors.shape[-1]))
+    return out
 
 
 def hash_embedding_bag(
@@ -172,8 +174,12 @@ def _kernels_take(weight: Tensor, importance: Tensor | None, sparse: bool) -> bo
 
 
 def _traced() -> bool:
-    """Whether the tensors are stand-ins that have no memory to read."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Whether the tensors are stand-ins that have no memory to read, or what is read is lost."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+    )
 
 
 def _by_kernels(
