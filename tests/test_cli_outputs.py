@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -14,7 +15,7 @@ import hashembed
 from hashembed import TextClassifier
 from hashembed.checkpoint import kind_of
 from hashembed.cli import main
-from hashembed.cli.outputs import kind_of_file
+from hashembed.cli.outputs import Output, check_outputs, kind_of_file
 
 ROWS = "label,text\n" + "+,good film\n-,bad film\n" * 20
 
@@ -107,6 +108,15 @@ def test_a_file_of_another_kind_is_kept(folder, command, found):
     assert "is there already" in result.stderr
     assert found in result.stderr
     assert contents(folder) == before
+
+
+def test_a_table_replaces_nothing_without_force(folder):
+    """Answers cannot be told from data."""
+    for name, found in (("data.csv", "is perhaps data"), ("model", "is a model")):
+        with pytest.raises(click.BadParameter, match=f"is there already, and {found}: .*--force"):
+            check_outputs([], [Output("--output", name, "table")])
+        check_outputs([], [Output("--output", name, "table")], force=True)
+    check_outputs([], [Output("--output", "new.csv", "table")])
 
 
 def test_files_of_their_own_kind_are_replaced(folder):

@@ -24,7 +24,6 @@ NAMES = {
     "snapshot": "a snapshot of training",
     "picture": "a picture",
     "page": "a page of HTML",
-    "table": "a file that may be lost",
 }
 _PICTURES = (b"\x89PNG", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
 _START = 4096  # bytes that are looked at
@@ -109,7 +108,9 @@ def _check_kind(output: Output) -> None:
         return
     found = kind_of_file(path)
     if found != output.kind or found is None:
-        is_there = NAMES.get(found or "", f"not {NAMES[output.kind]}")
+        is_there = NAMES.get(found or "", f"not {NAMES.get(output.kind, '')}")
+        if found is None and output.kind == "table":
+            is_there = "perhaps data"  # a table of ours looks like one of anybody's
         force = "" if output.kind == "snapshot" else ", or add --force"
         _refuse(output, f"is there already, and is {is_there}: choose another name{force}")
 
