@@ -145,7 +145,37 @@ def test_numbers_as_labels(tmp_path):
     )
     (tmp_path / "d.csv").write_text("label,text\n7,good\n")
     result = run("test", tmp_path / "m", tmp_path / "d.csv", "-q", code=1)
-    assert "classes are of type int64, found label '7'" in result.stderr
+    assert "classes are of type int64, such as 0, and none is '7'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("labels", "spelled"),
+    [
+        ([True, False], ["true", "False"]),
+        ([1.0, 0.0], ["1", "0.0"]),
+        ([[3], [17]], ["3", "17"]),
+        (np.eye(2, dtype=int), ["0", "1"]),
+    ],
+)
+def test_labels_of_a_file_are_the_classes_they_look_like(tmp_path, labels, spelled):
+    texts = ["good", "bad"]
+    TextClassifier(passes=20, batch_size=2).fit(texts, labels).save(tmp_path / "m")
+    (tmp_path / "d.csv").write_text(f"label,text\n{spelled[0]},good\n{spelled[1]},bad\n")
+    found = run("test", tmp_path / "m", tmp_path / "d.csv", "--json", "-q").stdout
+    assert json.loads(found)["accuracy"] == 1
+
+
+def test_test_with_a_threshold(folder, tmp_path):
+    best = json.loads(run("test", folder / "m", folder / "test.csv", "--json", "--top", 2).stdout)
+    usual = json.loads(run("test", folder / "m", folder / "test.csv", "--json").stdout)
+    assert best["accuracy"] == best["micro_recall"] > usual["accuracy"] > 0.9
+    assert best["micro_precision"] == pytest.approx(best["accuracy"] / 2)
+    sure = run("test", folder / "m", folder / "test.csv", "--threshold", 0.9).stdout
+    assert re.search(r"answers above 0.9: precision 0\.9\d+   recall 0\.\d+   \d+ texts", sure)
+    (tmp_path / "two.txt").write_text("__label__German __label__Dutch ja\n")
+    several = run("test", folder / "m", tmp_path / "two.txt", code=1).stderr
+    assert "text 1 has 'German' and 'Dutch'" in several
+    assert "give one label for each text, or train a model on texts with several" in several
 
 
 def test_explain(folder, tmp_path):
@@ -211,7 +241,7 @@ def test_info_reads_the_header_only(folder):
         (["train", "train.csv", "-o", "x", "--ngrams", "2-1"], 2, "expected lengths such as"),
         (["train", "train.csv", "-o", "x", "--resume"], 2, "--resume goes with --stream"),
         (["train", "train.csv"], 2, "Missing option"),
-        (["train", "train.csv", "-o", "x", "--rate", "-1"], 1, "learning_rate must be above 0"),
+        (["train", "train.csv", "-o", "x", "--rate", "-1"], 1, "--learning-rate must be above 0"),
     ],
 )
 def test_mistakes_get_a_sentence_and_a_code(folder, arguments, code, words, monkeypatch):
@@ -302,7 +332,7 @@ def test_a_killed_stream_resumes(folder, tmp_path):
     seen = TextClassifier.load(model).texts_seen_
     assert 0 < seen <= 1200
     result = run(*stream, *columns, "--resume", data)
-    assert f"has learned from {seen:,} texts; they are skipped" in result.stderr
+    assert f"the first {seen:,} texts of this stream are skipped" in result.stderr
     resumed = TextClassifier.load(model)
     assert resumed.texts_seen_ == 2400
     assert resumed.score(*columns_of(folder / "test.csv")) > 0.9

@@ -41,6 +41,7 @@ def run_json(*arguments: str, **options: Any) -> dict[str, Any]:
 class StandInConfig:
     ngrams: tuple[int, int]
     lowercase: bool
+    punctuation: str = "drop"
 
 
 def stand_in_bags(lines: Any, config: StandInConfig) -> SimpleNamespace:

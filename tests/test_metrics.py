@@ -58,7 +58,7 @@ def test_labels_that_the_model_does_not_know_are_wrong(tmp_path):
     several = TextClassifier(batch_size=2).fit(["good", "bad"] * 5, [["+"], ["-"]] * 5)
     several.evaluate(["good"], [["+"]]).plot(tmp_path / "f1.svg")
     assert {p.name for p in tmp_path.iterdir()} == {"confusion.png", "f1.svg"}
-    with pytest.raises(ValueError, match="found 'lists'"):
+    with pytest.raises(ValueError, match="found lists of labels, but the model was"):
         clf.evaluate(["good"], [["+"]])
     with pytest.raises(ValueError, match="found 1 texts, but 2 labels"):
         clf.evaluate(["good"], ["+", "-"])

@@ -93,7 +93,7 @@ def test_stream_mistakes_get_a_sentence(sentences):
     clf = TextClassifier(**SETTINGS).partial_fit(["a b"], ["x"])
     with pytest.raises(TypeError, match="labels so far are str"):
         clf.partial_fit(["a"], [1])
-    with pytest.raises(ValueError, match="came in the form 'single', found 'lists'"):
+    with pytest.raises(ValueError, match="found lists of labels, but the model was"):
         clf.partial_fit(["a"], [["x"]])
     with pytest.raises(ValueError, match="needs all labels at once"):
         TextClassifier(class_weight="balanced").partial_fit(["a"], ["x"])

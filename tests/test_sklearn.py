@@ -7,12 +7,14 @@ for each feature, and everything else is TextClassifier's.
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -77,6 +79,12 @@ class NumbersAsText(TextClassifier):
     def decision_function(self, X):
         return self._ask("decision_function", X)
 
+    def transform(self, X):
+        return self._ask("transform", X)
+
+    def fit_transform(self, X, y, **fit_params):
+        return self.fit(X, y, **fit_params).transform(X)
+
     def score(self, X, y, sample_weight=None):
         self._check_fitted()
         return super().score(self._texts(X, False), y, sample_weight)
@@ -107,7 +115,9 @@ def test_scikit_learns_own_checks(check):
 
 
 def test_there_are_many_checks():
-    assert len(the_checks()) > 50
+    names = {check.id for check in the_checks()}
+    assert len(names) > 50
+    assert {"check_transformer_general", "check_transformers_unfitted"} <= names
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +145,44 @@ def test_in_a_pipeline(sentences):
     pipeline = Pipeline(steps).fit(texts, labels, clf__sample_weight=np.ones(len(texts)))
     assert pipeline.score(texts, labels) > 0.95
     assert pipeline.set_params(clf__passes=3)["clf"].passes == 3
+
+
+@pytest.mark.parametrize("settings", [{}, {"members": 2}, {"hidden_layers": (8,)}])
+def test_vectors_for_another_estimator(sentences, settings):
+    texts, labels = sentences
+    vectorizer = TextClassifier(**SMALL, embedding_dim=6, **settings)
+    pipeline = make_pipeline(vectorizer, LogisticRegression(max_iter=500)).fit(texts, labels)
+    assert pipeline.score(texts, labels) > 0.95
+    width = 6 * settings.get("members", 1)
+    names = pipeline[:-1].get_feature_names_out()
+    assert names.tolist() == [f"textclassifier{i}" for i in range(width)]
+    vectors = vectorizer.transform(texts[:5])
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (5, width)
+    np.testing.assert_array_equal(vectorizer.transform(["", "?!"]), np.zeros((2, width)))
+    fresh = TextClassifier(**SMALL, embedding_dim=6, **settings)
+    np.testing.assert_array_equal(fresh.fit_transform(texts, labels)[:5], vectors)
+
+
+def test_vectors_are_what_the_last_layer_sees(sentences):
+    texts, labels = sentences
+    clf = TextClassifier(**SMALL).fit(texts, labels)
+    tables = clf.model_.tables
+    want = clf.transform(texts) @ tables.W.T + tables.bias
+    np.testing.assert_allclose(
+        clf.decision_function(texts), want[:, 1] - want[:, 0], rtol=1e-4, atol=1e-4
+    )
+
+
+def test_vectors_as_a_data_frame(sentences):
+    texts, labels = sentences
+    pipeline = make_pipeline(TextClassifier(**SMALL)).set_output(transform="pandas")
+    column = pd.Series(texts[:3], index=[7, 5, 3])
+    frame = clone(pipeline).fit(texts, labels).transform(column)
+    assert frame.index.tolist() == [7, 5, 3]
+    assert frame.columns[-1] == "textclassifier15"
+    with pytest.raises(ValueError, match="transform must be one of 'default', 'pandas'"):
+        TextClassifier().set_output(transform="polars")
 
 
 def test_under_a_grid_search(sentences):

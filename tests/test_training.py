@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from hashembed.bags import Bags
+from hashembed.engine import LossNotFiniteError
 from hashembed.hashing import HashSpec, id_keys
 from hashembed.history import Epoch, History
-from hashembed.labels import Labels, balanced_weights, split
+from hashembed.labels import Labels, document_weights, split
 from hashembed.shallow import ShallowModel
 from hashembed.training import (
     Snapshot,
@@ -167,37 +168,76 @@ def test_resuming_gives_the_same_bits(stop_after):
     assert [e.loss for e in history.epochs] == [e.loss for e in full_history.epochs]
 
 
-def test_ctrl_c_stops_cleanly_and_keeps_the_best():
-    engine = model()
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("where", ["callbacks", "on_epoch", "on_pass"])
+def test_an_exception_is_raised_and_leaves_the_best_weights(error, where):
+    engine, history = model(), History()
 
-    def interrupt(progress):
-        if progress.epoch == 2:
-            raise KeyboardInterrupt
+    def interrupt(_):
+        if len(history.epochs) >= 2:
+            raise error
 
+    hook = {where: [interrupt] if where == "callbacks" else interrupt}
     config = TrainConfig(passes=5, batch_size=32)
-    history = fit(engine, *TRAIN, config, validation=VALID, callbacks=[interrupt])
-    assert history.stopped == "interrupted in pass 3"
+    with pytest.raises(error):
+        fit(engine, *TRAIN, config, validation=VALID, history=history, **hook)
     assert len(history.epochs) == 2
+    word = "interrupted" if error is KeyboardInterrupt else "RuntimeError"
+    assert history.stopped == f"{word} in pass 3"
     assert evaluate(engine, *VALID)["validation_loss"] == history.best.validation_loss
 
 
-def test_an_exploding_loss_stops_with_the_reason():
-    engine = model()
+def with_a_bad_document(value):
     weights = np.ones(600, np.float32)
-    weights[17] = np.inf
-    history = fit(engine, *TRAIN, TrainConfig(passes=2, batch_size=32), weights=weights)
-    assert "no longer a finite number" in history.stopped
+    weights[17] = value
+    return weights
+
+
+def test_an_exploding_loss_is_raised_with_the_reason():
+    engine, history = model(), History()
+    config = TrainConfig(passes=2, batch_size=32)
+    with pytest.raises(LossNotFiniteError, match=r"no longer a finite number.*\(pass 1\)"):
+        fit(engine, *TRAIN, config, weights=with_a_bad_document(np.inf), history=history)
     assert "(pass 1)" in history.stopped
     assert np.isfinite(engine.tables.E).all()
 
 
+def test_after_an_exploding_loss_a_validated_pass_is_kept():
+    engine, weights = model(), with_a_bad_document(1)
+
+    def spoil(epoch):
+        weights[17] = np.inf
+
+    config = TrainConfig(passes=3, batch_size=32)
+    with pytest.warns(RuntimeWarning, match=r"kept the best pass: .*\(pass 2\)"):
+        history = fit(engine, *TRAIN, config, validation=VALID, weights=weights, on_epoch=spoil)
+    assert len(history.epochs) == 1
+    assert evaluate(engine, *VALID)["validation_loss"] == history.best.validation_loss
+
+
+def test_the_last_update_is_checked_too():
+    engine = model()
+    config = TrainConfig(passes=1, batch_size=600, learning_rate=1e30)  # one step, no later loss
+    with pytest.raises(LossNotFiniteError, match="after 1 of 1 batches"):
+        fit(engine, *TRAIN, config)
+
+
+def test_the_outcome_names_the_pass_that_is_kept():
+    engine = Scripted([1, 5, 4, 3])
+    history = fit(engine, *SMALL, TrainConfig(passes=9, patience=2), validation=SMALL)
+    best = history.best
+    assert history.outcome().splitlines() == [
+        "Stopped: no better validation loss for 2 passes.",
+        "Kept pass 2 of 4: the best validation loss "
+        f"(loss {best.validation_loss:.4f}, accuracy {best.validation_accuracy:.2%}).",
+    ]
+    assert fit(model(), *TRAIN, TrainConfig()).outcome() == ""
+
+
 def test_weights_of_documents_and_classes():
     labels = Labels.single([0, 0, 0, 1])
-    weights = balanced_weights(labels, CLASSES)
+    weights = document_weights(labels, np.arange(CLASSES), "balanced")
     np.testing.assert_allclose(weights, [2 / 3, 2 / 3, 2 / 3, 2])
-    several = Labels(np.array([0, 0, 1]), np.array([0, 1, 3, 3]))
-    weights = balanced_weights(several, CLASSES)
-    np.testing.assert_allclose(weights, [0.75, (0.75 + 1.5) / 2, 1])
     none = np.zeros(600, np.float32)
     engine = model()
     fit(engine, *TRAIN, TrainConfig(passes=1), weights=none)

@@ -15,8 +15,8 @@ waited for, not computed on.
 """
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing_numba import bucket_hash, id_key, lane_a, lane_b, reduce_range, row_hash
 from hashembed.intrinsics import prefetch
 from hashembed.storage import load, store

@@ -6,23 +6,25 @@ verified on reading: a damaged file is refused with a sentence, never half under
 
 import json
 import os
-import tempfile
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from hashembed.hashing import HASH_VERSION
+from hashembed.printable import printable
+from hashembed.tensor_file import MAX_HEADER, Layout, read_layout, read_tensor
+from hashembed.writing import PathLike, write_whole
 
 FORMAT_VERSION = 1
 KEY, CHECKSUM = "hashembed", "checksum"
 
 Arrays = dict[str, npt.NDArray[Any]]
-PathLike = str | os.PathLike[str]
+LARGEST = float(np.finfo(np.float32).max)  # that models compute with
 
 
 class ModelFileError(ValueError):
@@ -39,54 +41,69 @@ def save_tensors(
         {"kind": kind, "format": FORMAT_VERSION, "hash": HASH_VERSION, "meta": meta},
         default=_plain,
     )
+    if len(header) > MAX_HEADER // 2:  # quotes are escaped when it becomes a part of another
+        raise ValueError(
+            f"cannot save: labels and settings take {len(header):,} bytes, of which a file holds "
+            f"at most {MAX_HEADER // 2:,}"
+        )
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     write_whole(path, save(arrays, {KEY: header, CHECKSUM: _checksum(header, arrays)}))
 
 
 def load_tensors(path: PathLike, kind: str) -> tuple[Arrays, Any]:
     """What `save_tensors` wrote -> tensors, metadata."""
-    with _opened(path) as (file, header, stored):
+    with _opened(path) as (file, layout):
+        header = layout.metadata[KEY]
         content = _understand(path, kind, header)
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if _checksum(header, arrays) != stored:
+        arrays = {name: read_tensor(file, layout, name) for name in layout.places}
+        if _checksum(header, arrays) != layout.metadata.get(CHECKSUM, ""):
             raise ModelFileError(f"{path} is damaged: its checksum does not fit its content")
         for name, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ModelFileError(f"{path} holds NaN or infinity in its tensor {name!r}")
+                raise ModelFileError(f"{path} holds NaN or infinity in its tensor {name!r:.50}")
+            if array.dtype == np.float64 and (np.abs(array) > LARGEST).any():
+                raise ModelFileError(f"{path} holds numbers too large in its tensor {name!r:.50}")
         return arrays, content["meta"]
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
     """Kind, versions, metadata and the shapes of the tensors, without reading the tensors."""
-    with _opened(path) as (file, header, _):
-        content = _understand(path, None, header)
-        shapes = {}
-        for name in file.keys():  # noqa: SIM118
-            part = file.get_slice(name)
-            shapes[name] = {"shape": part.get_shape(), "dtype": part.get_dtype()}
-        return {**content, "tensors": shapes, "bytes": os.stat(path).st_size}
+    with _opened(path) as (file, layout):
+        content = _understand(path, None, layout.metadata[KEY])
+        shapes = {
+            name: {"shape": list(place.shape), "dtype": place.dtype}
+            for name, place in layout.places.items()
+        }
+        return {**content, "tensors": shapes, "bytes": os.fstat(file.fileno()).st_size}
 
 
-def write_whole(path: PathLike, data: bytes) -> None:
-    """A file that is there whole, on the disk, or not at all."""
-    target = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+def kind_of(path: PathLike) -> str | None:
+    """What a file of ours holds, such as "TextClassifier"; None of a file that is not ours."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        with _opened(path) as (_, layout):
+            return str(_understand(path, None, layout.metadata[KEY])["kind"])
+    except ModelFileError:
+        return None
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextmanager
+def understanding(path: PathLike) -> Iterator[None]:
+    """Around code that makes something of a file's fields: whatever is wrong is one sentence."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(printable(f"{path} {error}")) from None
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        message = f"{type(error).__name__}: {error!s:.300}"
+        raise ModelFileError(printable(f"{path} cannot be understood: {message}")) from None
 
 
 def _plain(value: Any) -> Any:
@@ -107,23 +124,24 @@ def _checksum(header: str, arrays: Arrays) -> str:
 
 
 @contextmanager
-def _opened(path: PathLike) -> Iterator[tuple[Any, str, str]]:
-    """The file, its header as JSON, and the checksum it claims to have."""
-    from safetensors import SafetensorError, safe_open
-
-    if os.path.isdir(path):
+def _opened(path: PathLike) -> Iterator[tuple[BinaryIO, Layout]]:
+    """The file and its layout, with our own header among the metadata."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
         raise ModelFileError(f"{path} is a folder, not a model file")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            stored = file.metadata() or {}
-            if KEY not in stored:
+    if not stat.S_ISREG(mode):  # a pipe would be waited for
+        raise ModelFileError(f"{path} is a pipe, a device or a socket: save it to a file first")
+    with open(path, "rb") as file:
+        try:
+            layout = read_layout(file)
+            if KEY not in layout.metadata:
                 raise ModelFileError(f"{path} is a safetensors file, but not one of hashembed's")
-            yield file, stored[KEY], stored.get(CHECKSUM, "")
-    except (SafetensorError, UnicodeDecodeError, OverflowError) as error:
-        raise ModelFileError(f"{path} is damaged or not a safetensors file: {error}") from None
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        # safetensors checks layout, not every type that a header may claim
-        raise ModelFileError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+            yield file, layout
+        except ModelFileError:
+            raise
+        except ValueError as error:
+            message = f"{path} is damaged or not a safetensors file: {error}"
+            raise ModelFileError(printable(message)) from None
 
 
 def _understand(path: PathLike, kind: str | None, header: str) -> dict[str, Any]:
@@ -144,5 +162,6 @@ def _understand(path: PathLike, kind: str | None, header: str) -> dict[str, Any]
             f"{path} was made with hash version {content['hash']!r:.20}, this is {HASH_VERSION}"
         )
     if kind is not None and content["kind"] != kind:
-        raise ModelFileError(f"{path} holds a {content['kind']!s:.50}, not a {kind}")
+        found = printable(f"{content['kind']!s:.50}")
+        raise ModelFileError(f"{path} holds a {found}, not a {kind}")
     return content

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.answers import best, chosen, limits
 from hashembed.bags import Bags
-from hashembed.engine import Engine
+from hashembed.engine import Engine, to_probabilities
 from hashembed.engines import DEEP_RATE, EnginePlan, choose_device, deep_passes
 from hashembed.estimator import Estimator
 from hashembed.explain import explain_by_occlusion, explain_text
@@ -20,19 +21,29 @@ from hashembed.fit_report import FitReport
 from hashembed.hashing import HashSpec
 from hashembed.history import History
 from hashembed.key_store import KeyStore
-from hashembed.labels import Labels, class_weights, sample_weights, split
-from hashembed.metrics import Evaluation, evaluate_answers
+from hashembed.labels import (
+    Labels,
+    check_class_weight,
+    document_weights,
+    sample_weights,
+    split,
+    weigh_classes,
+)
+from hashembed.metrics import Evaluation, evaluate_answers, right_texts
 from hashembed.model_file import load_classifier, save_classifier
-from hashembed.progress import no_bar, training_bar
+from hashembed.progress import Display, training_bar
 from hashembed.shallow import ShallowModel
 from hashembed.sizes import choose_dim, choose_sizes, count_distinct
 from hashembed.snapshot_file import fingerprint, load_snapshot, save_snapshot
+from hashembed.stream_position import StreamPosition
 from hashembed.targets import Form, Targets, decode, encode, join
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.text import Punctuation, TextConfig, text_to_bags
+from hashembed.threads import uninterrupted
 from hashembed.training import (
     Progress,
     Snapshot,
     TrainConfig,
+    check_learning_rate,
     default_batch,
     default_passes,
     default_rate,
@@ -43,6 +54,7 @@ from hashembed.words_table import WordsTable
 
 F32 = npt.NDArray[np.float32]
 
+PATIENT_PASSES = 100  # the most that patience may wait through, unless `passes` is given
 STREAM_BATCH = 128  # texts that a stream is answered and learned by
 STREAM_EMBEDDINGS = 1_000_000  # K where the text is not known beforehand
 
@@ -54,6 +66,7 @@ class TextClassifier(Estimator):
         ngrams: orders of word n-grams, lowest and highest.
         subwords: lengths of character n-grams of words, or None.
         lowercase: whether case is ignored.
+        punctuation: "drop" it, or "keep" runs of it (`++`, `:-)`) as words of their own.
         embedding_dim: d; None chooses by the number of classes. num_hashes: k.
         num_embeddings, num_buckets: K and B; None sizes them by the distinct n-grams of the text.
         hidden_layers: widths of layers between the bag and the output (needs torch); none is the
@@ -63,13 +76,14 @@ class TextClassifier(Estimator):
         passes: over the training data. learning_rate: the first. None takes what suits the model
             and the lengths of the texts.
         batch_size: documents in a step; None chooses by their length.
-        validation_fraction: part of the data to validate on; patience: passes without a better
-            validation loss after which to stop.
-        class_weight: "balanced" makes rare classes weigh as much as common ones; or a dictionary
-            with the weight of each class.
+        validation_fraction: part of the data to validate on.
+        patience: stop after so many passes without a better validation loss, and keep the best
+            pass; needs validation data. Unless `passes` is given, there may be up to 100.
+        class_weight: "balanced" makes rare classes weigh as much as common ones, "sqrt" goes half
+            of that way; or a dictionary with the weight of each class (`docs/imbalance.md`).
         seed: the same seed gives the same model, for any number of threads.
         threads: None is all cores.
-        verbose: show a progress bar and a summary.
+        verbose: show a progress bar, each pass and a summary, on standard error.
 
     After training: `classes_`; `class_counts_`, the documents of each; `report_`, what was read
     and the sizes that were chosen; `history_`, each pass.
@@ -93,6 +107,7 @@ class TextClassifier(Estimator):
     report_: FitReport
     history_: History
     stream_rate_: float
+    stream_position_: StreamPosition
 
     def __init__(
         self,
@@ -100,6 +115,7 @@ class TextClassifier(Estimator):
         ngrams: tuple[int, int] = (1, 2),
         subwords: tuple[int, int] | None = None,
         lowercase: bool = True,
+        punctuation: Punctuation = "drop",
         embedding_dim: int | None = None,
         num_hashes: int = 2,
         num_embeddings: int | None = None,
@@ -120,6 +136,7 @@ class TextClassifier(Estimator):
         self.ngrams = ngrams
         self.subwords = subwords
         self.lowercase = lowercase
+        self.punctuation = punctuation
         self.embedding_dim = embedding_dim
         self.num_hashes = num_hashes
         self.num_embeddings = num_embeddings
@@ -150,9 +167,14 @@ class TextClassifier(Estimator):
         """Train on texts (a column or list of str) and their labels.
 
         validation: texts and labels to validate on, instead of a part of the data.
-        checkpoint: a file that is written after every pass; where it is there already, training
-            goes on from it, and ends with the model of an uninterrupted run, to the bit.
+        checkpoint: a file that is written after every pass. If it exists, training resumes from it
+            and ends with the model of an uninterrupted run, bit-identical.
         callbacks: are told how training proceeds.
+
+        Ctrl-C is raised, as any exception is, but leaves a model that can be used: that of the best
+        validated pass, or as far as it had come. `history_.stopped` says so. A loss that is no
+        longer finite raises `LossNotFiniteError` (an ArithmeticError), unless there is a validated
+        pass to return to: then it is a warning.
         """
         config = self._text_config()
         bags = text_to_bags(texts, config, self.threads)
@@ -203,9 +225,10 @@ class TextClassifier(Estimator):
         checkpoint: str | os.PathLike[str] | None,
         callbacks: Sequence[Callable[[Progress], object]],
     ) -> Self:
-        weights = self._weights(bags, targets, sample_weight)
+        self._check_validation(validation is not None)
+        weights, targets = self._weights(bags, targets, sample_weight)
         distinct = count_distinct(bags.keys, self.threads)
-        config = self._train_config(bags, distinct)
+        config = self._train_config(bags, len(targets.classes), distinct)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
         held_out = None
         if validation is not None:
@@ -221,27 +244,33 @@ class TextClassifier(Estimator):
             weights = None if weights is None else weights[kept]
         on_pass = resume = None
         if checkpoint is not None:
-            made_of: list[npt.NDArray[Any]] = [] if weights is None else [weights]
+            given = (weights, labels.class_weights)
+            made_of: list[npt.NDArray[Any]] = [array for array in given if array is not None]
             for rows, truth in filter(None, ((train, labels), held_out)):
                 made_of += [rows.keys, rows.offsets, truth.labels, truth.offsets]
             run = fingerprint((self.engine_plan_, config, text_config), made_of)
-            resume = load_snapshot(checkpoint, run)
+            resume = load_snapshot(checkpoint, run, self.model_)
 
             def on_pass(snapshot: Snapshot) -> None:
                 save_snapshot(checkpoint, snapshot, run)
 
+        self.history_ = History()
         with self._progress(config.passes, len(train)) as bar:
-            self.history_ = fit(
+            fit(
                 self.model_,
                 train,
                 labels,
                 config,
                 weights=weights,
                 validation=held_out,
-                callbacks=[*callbacks, *bar],
+                callbacks=[*callbacks, bar.update],
+                on_epoch=bar.finish_pass,
                 on_pass=on_pass,
                 resume=resume,
+                history=self.history_,
             )
+        if self.verbose and (outcome := self.history_.outcome()):
+            print(outcome, file=sys.stderr)
         return self
 
     def partial_fit(
@@ -258,27 +287,35 @@ class TextClassifier(Estimator):
         others stays as it is. Online learning depends on the order: what came last counts most.
         `classes`, known beforehand, may be named in the first call.
         """
-        if self.class_weight == "balanced":
+        if self.class_weight in ("balanced", "sqrt"):
             raise ValueError(
-                'class_weight="balanced" needs all labels at once: '
+                f"class_weight={self.class_weight!r} needs all labels at once: "
                 "give a dictionary of weights, or sample_weight"
             )
+        check_learning_rate(self.learning_rate)
         fresh = not self._is_fitted()
-        targets = encode(labels, self._known(classes) if fresh else self.classes_)
+        if fresh:
+            targets = encode(labels, self._known(classes))
+        else:
+            targets = encode(labels, self.classes_, self.label_form_)
         text_config = self._text_config() if fresh else self.text_config_
         bags = text_to_bags(texts, text_config, self.threads)
-        weights = self._weights(bags, targets, sample_weight)
-        if fresh:
+        weights, targets = self._weights(bags, targets, sample_weight, more_may_come=True)
+        # An interrupt comes before all of it or after: what was learned is always counted.
+        uninterrupted(lambda: self._learn(text_config, bags, targets, weights))
+        return self
+
+    def _learn(
+        self, text_config: TextConfig, bags: Bags, targets: Targets, weights: F32 | None
+    ) -> None:
+        if not self._is_fitted():
             rows = self.num_embeddings or STREAM_EMBEDDINGS
             self._begin(text_config, targets, choose_sizes(rows, rows, self.num_buckets))
             self.history_ = History()
-        elif targets.form != self.label_form_:
-            raise ValueError(
-                f"labels so far came in the form {self.label_form_!r}, found {targets.form!r}"
-            )
-        if len(targets.classes) > len(self.classes_):
+        if more := len(targets.classes) - len(self.classes_):
             self._shallow("learn new labels").grow(len(targets.classes))
             self.classes_ = targets.classes
+            self.class_counts_ = np.append(self.class_counts_, np.zeros(more, np.int64))
         if not hasattr(self, "stream_rate_"):
             rate = self.learning_rate or (DEEP_RATE if self.hidden_layers else None)
             self.stream_rate_ = rate or default_rate(bags, len(self.classes_))
@@ -295,19 +332,13 @@ class TextClassifier(Estimator):
         )
         self._count(targets)
         self.report_ = self._report(bags, 0)
-        return self
 
     def predict_proba(self, texts: Any) -> F32:
         """Probabilities (texts, classes), in the order of `classes_`.
 
         A text without a word gets the prior: how common the classes were in training.
         """
-        model = self._fitted()
-        bags = text_to_bags(texts, self.text_config_, self.threads)
-        probabilities = model.probabilities(bags)
-        if bags.any_empty:
-            probabilities[bags.lengths == 0] = self.prior_
-        return probabilities
+        return self._probabilities(*self._scored(texts))
 
     def decision_function(self, texts: Any) -> F32:
         """Logits (texts, classes); with two classes those of the second against the first."""
@@ -316,41 +347,117 @@ class TextClassifier(Estimator):
             return np.asarray(z[:, 1] - z[:, 0])
         return z
 
-    def predict(self, texts: Any) -> npt.NDArray[Any]:
-        """The most likely class of each text; of a multi-label model all that are likely."""
+    def predict(self, texts: Any, *, threshold: float | None = None) -> npt.NDArray[Any]:
+        """The most likely class of each text; of a multi-label model all that are likely.
+
+        threshold: the probability above which a label of a multi-label model is given, 0.5 unless
+            you say otherwise. Where a text has exactly one class, `predict_top` takes one.
+        """
         z = self._logits(texts)
         if self._multilabel:
-            return decode(z > 0, self.classes_, self.label_form_)
-        chosen: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
-        return chosen
-
-    def evaluate(self, texts: Any, labels: Any) -> Evaluation:
-        """Accuracy, and precision, recall, F1 and confusion of the classes."""
-        z = self._logits(texts)
-        truth = encode(labels, self.classes_)
-        if truth.form != self.label_form_:
+            given = chosen(z, True, *limits(True, threshold, None))
+            return decode(given, self.classes_, self.label_form_)
+        if threshold is not None:
             raise ValueError(
-                f"labels in training came in the form {self.label_form_!r}, found {truth.form!r}"
+                "threshold is for models with several labels a text, and this one gives exactly "
+                "one: predict_top(texts, 1, threshold=...) gives none to unlikely ones"
             )
-        _check_counts(len(z), truth)
-        answers = z > 0
-        if not self._multilabel:
-            answers = np.arange(z.shape[1]) == z.argmax(axis=1)[:, None]
-        return evaluate_answers(truth.labels, answers, truth.classes.tolist(), self._multilabel)
+        likeliest: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
+        return likeliest
+
+    def predict_top(
+        self, texts: Any, k: int | None = 5, *, threshold: float | None = None
+    ) -> list[list[tuple[Any, float]]]:
+        """The k most likely classes of each text with their probabilities, the likeliest first.
+
+        With a threshold only those whose probability is above it, which may be none. k = None
+        is all classes.
+
+        Example:
+            >>> clf = TextClassifier(batch_size=1).fit(["good film", "bad film"], ["+", "-"])
+            >>> [[label for label, probability in found] for found in clf.predict_top(["good"], 1)]
+            [['+']]
+        """
+        z, empty = self._scored(texts)
+        if k is not None or threshold is not None:
+            threshold, k = limits(self._multilabel, threshold, k)
+        order = best(z, k)
+        chances = np.take_along_axis(self._probabilities(z, empty), order, axis=1)
+        above = np.take_along_axis(chosen(z, self._multilabel, threshold, None), order, axis=1)
+        classes = self.classes_.tolist()
+        return [
+            [(classes[c], p) for c, p, given in zip(*row, strict=True) if given]
+            for row in zip(order.tolist(), chances.tolist(), above.tolist(), strict=True)
+        ]
+
+    def transform(self, texts: Any) -> Any:
+        """The vectors of texts (texts, d), float32: the sums of the vectors of their n-grams.
+
+        They are what the model's last layer sees, or its first hidden layer; of an ensemble those
+        of all members side by side. A text without a word is all zeros. In a scikit-learn pipeline
+        they are features for another estimator.
+        """
+        model = self._fitted()
+        vectors = model.vectors(text_to_bags(texts, self.text_config_, self.threads))
+        return self._output(vectors, texts)
+
+    def fit_transform(self, texts: Any, labels: Any, **fit_params: Any) -> Any:
+        """`fit`, then the vectors of the same texts."""
+        return self.fit(texts, labels, **fit_params).transform(texts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
+        """The names of the columns of `transform`: textclassifier0, textclassifier1, ..."""
+        self._check_fitted()
+        width = self.engine_plan_.embedding_dim * self.engine_plan_.members
+        name = type(self).__name__.lower()
+        return np.array([f"{name}{i}" for i in range(width)], object)
+
+    def evaluate(
+        self,
+        texts: Any,
+        labels: Any,
+        *,
+        threshold: float | None = None,
+        top: int | None = None,
+    ) -> Evaluation:
+        """Accuracy, and precision, recall, F1 and confusion of the classes.
+
+        Of the answers that the model would give, those above the `threshold` count, at most `top`
+        a text (fastText's precision and recall at k). Where a text has exactly one class, it is
+        right if that class is among them.
+        """
+        truth, answers = self._judged(texts, labels, threshold, top)
+        return evaluate_answers(
+            truth.labels,
+            answers,
+            truth.classes.tolist(),
+            self._multilabel,
+            threshold=threshold,
+            top=top,
+        )
 
     def score(self, texts: Any, labels: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Accuracy; of a multi-label model the share of texts with all labels right."""
+        truth, answers = self._judged(texts, labels, None, None)
+        right = right_texts(truth.labels, answers, len(truth.classes), self._multilabel)
         if sample_weight is None:
-            return self.evaluate(texts, labels).accuracy
-        truth = encode(labels, self.classes_).labels
-        answers = encode(self.predict(texts), self.classes_).labels
-        width = int(max(truth.labels.max(initial=0), answers.labels.max(initial=0))) + 1
-        right = (truth.matrix(width) == answers.matrix(width)).all(axis=1)
+            return float(right.sum() / max(len(right), 1))
         return float(np.average(right, weights=np.asarray(sample_weight, np.float64)))
 
-    def explain(self, text: str) -> Explanation:
+    def _judged(
+        self, texts: Any, labels: Any, threshold: float | None, top: int | None
+    ) -> tuple[Targets, npt.NDArray[np.bool_]]:
+        """The truth, and the answers (texts, classes that the model knows)."""
+        asked = limits(self._is_fitted() and self._multilabel, threshold, top)
+        z = self._logits(texts)
+        truth = encode(labels, self.classes_, self.label_form_)
+        _check_counts(len(z), truth)
+        return truth, chosen(z, self._multilabel, *asked)
+
+    def explain(self, text: str, class_: Any = None) -> Explanation:
         """Which n-grams of a text spoke for which class; they add up to the logits.
 
+        What is shown of it is about `class_`, or about the most likely class.
         Exact for one shallow model. Under hidden layers and for an ensemble it is what the logits
         lose without the n-gram, which does not quite add up: `unexplained` says by how much.
         Of a text without a word all that there is to say is how common the classes were.
@@ -365,10 +472,10 @@ class TextClassifier(Estimator):
             found = explain_by_occlusion(
                 model.scores, self.text_config_, classes, text, multilabel=self._multilabel
             )
-        if found.ngrams:
-            return found
-        prior = self._prior_logits().astype(np.float64)
-        return replace(found, bias=prior, logits=prior)
+        if not found.ngrams:
+            prior = self._prior_logits().astype(np.float64)
+            found = replace(found, bias=prior, logits=prior)
+        return found if class_ is None else found.about(class_)
 
     def important_ngrams(self, texts: Any, **options: Any) -> WordsTable:
         """The n-grams of any corpus that matter most and least to the model, without a dictionary.
@@ -428,41 +535,64 @@ class TextClassifier(Estimator):
         return model
 
     def _logits(self, texts: Any) -> F32:
+        return self._scored(texts)[0]
+
+    def _scored(self, texts: Any) -> tuple[F32, npt.NDArray[np.bool_]]:
+        """Logits (texts, classes), and which texts have no word."""
         model = self._fitted()
         bags = text_to_bags(texts, self.text_config_, self.threads)
-        z = model.scores(bags)
+        z, empty = model.scores(bags), bags.lengths == 0
         if bags.any_empty:
-            z[bags.lengths == 0] = self._prior_logits()
-        return z
+            z[empty] = self._prior_logits()
+        return z, empty
+
+    def _probabilities(self, z: F32, empty: npt.NDArray[np.bool_]) -> F32:
+        p = to_probabilities(z, self._multilabel)
+        p[empty] = self.prior_  # itself: its logits are cut off at one in a million
+        return p
 
     def _prior_logits(self) -> F32:
         prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
         return np.asarray(np.log(prior / (1 - prior)) if self._multilabel else np.log(prior))
 
-    def _train_config(self, bags: Bags, distinct: int) -> TrainConfig:
+    def _check_validation(self, given: bool) -> None:
+        if given and self.validation_fraction:
+            raise ValueError(
+                f"found validation data and validation_fraction={self.validation_fraction}: "
+                "give one of them"
+            )
+        if self.patience is not None and not given and not self.validation_fraction:
+            raise ValueError(
+                f"patience={self.patience} needs data to validate on: validation_fraction=0.1 "
+                "holds out a tenth of the training data"
+            )
+
+    def _train_config(self, bags: Bags, classes: int, distinct: int) -> TrainConfig:
         passes, rate = self.passes, self.learning_rate
+        usual = default_passes(bags, distinct)
+        open_ended = passes is None and self.patience is not None
         if self.hidden_layers:
-            passes, rate = passes or deep_passes(len(bags)), rate or DEEP_RATE
+            rate, usual = rate or DEEP_RATE, deep_passes(len(bags))
+        elif open_ended:
+            rate = rate or default_rate(bags, classes, usual)
         return TrainConfig(
-            passes=passes or default_passes(bags, distinct),
+            passes=passes or (PATIENT_PASSES if open_ended else usual),
             learning_rate=rate,
-            decay=bool(self.hidden_layers),
+            decay=bool(self.hidden_layers) and not open_ended,
             batch_size=self.batch_size or default_batch(bags),
             patience=self.patience,
             seed=self.seed,
         )
 
     def _text_config(self) -> TextConfig:
-        return TextConfig(self.ngrams, self.lowercase, self.subwords)
+        return TextConfig(self.ngrams, self.lowercase, self.subwords, self.punctuation)
 
     def _held_out(
         self, config: TextConfig, targets: Targets, texts: Any, labels: Any
     ) -> tuple[Bags, Labels]:
         """Validation data as the training loop takes it."""
-        truth = encode(labels, targets.classes)
+        truth = encode(labels, targets.classes, targets.form)
         bags = text_to_bags(texts, config, self.threads)
-        if truth.form != targets.form:
-            raise ValueError("validation labels must have the form of the training labels")
         if len(bags) != len(truth.labels):
             raise ValueError(
                 f"found {len(bags):,} texts to validate on, but {len(truth.labels):,} labels"
@@ -483,6 +613,7 @@ class TextClassifier(Estimator):
         self.classes_, self.label_form_ = targets.classes, targets.form
         self.class_counts_ = np.zeros(len(targets.classes), np.int64)
         self.texts_seen_ = 0
+        self.stream_position_ = StreamPosition()
         self.engine_plan_ = EnginePlan(
             HashSpec(*sizes, self.num_hashes, seed=self.seed),
             self.embedding_dim or choose_dim(len(targets.classes)),
@@ -499,16 +630,25 @@ class TextClassifier(Estimator):
         self.class_counts_ = now
         self.texts_seen_ += len(targets.labels)
 
-    def _weights(self, bags: Bags, targets: Targets, sample_weight: Any) -> F32 | None:
-        """One weight a document, from the classes and from the caller; None is 1."""
+    def _weights(
+        self, bags: Bags, targets: Targets, sample_weight: Any, more_may_come: bool = False
+    ) -> tuple[F32 | None, Targets]:
+        """One weight a document (None is 1), and the targets, weighted where there are several.
+
+        Of a single label the class weight is the document's; of several each has its own.
+        """
         _check_counts(len(bags), targets)
         if len(bags) == 0:
             raise ValueError("found no texts to train on")
+        labels, classes, wish = targets.labels, targets.classes, self.class_weight
+        check_class_weight(wish, classes, more_may_come)
         given = None if sample_weight is None else sample_weights(sample_weight, len(bags))
-        of_class = class_weights(targets.labels, targets.classes, self.class_weight)
+        if targets.multilabel:
+            return given, replace(targets, labels=weigh_classes(labels, classes, wish))
+        of_class = document_weights(labels, classes, wish)
         if given is None or of_class is None:
-            return given if of_class is None else of_class
-        return given * of_class
+            return given if of_class is None else of_class, targets
+        return sample_weights(given.astype(np.float64) * of_class, len(bags)), targets
 
     def _report(self, bags: Bags, distinct: int) -> FitReport:
         spec = self.engine_plan_.spec
@@ -529,7 +669,7 @@ class TextClassifier(Estimator):
 
     def _progress(self, passes: int, documents: int) -> Any:
         if not self.verbose:
-            return no_bar()
+            return nullcontext(Display())
         print(self.report_, file=sys.stderr)
         return training_bar(passes, documents)
 

@@ -1,5 +1,6 @@
 """What the training loop needs of a model."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +36,31 @@ def check_rates(batches: int, rates: F32) -> None:
     """One rate a batch."""
     if len(rates) != batches:
         raise ValueError(f"there are {batches} batches, but {len(rates)} rates")
+
+
+def check_labels(labels: Labels, documents: int, classes: int, multilabel: bool) -> None:
+    """Refuse labels that are not those of so many documents: kernels index with them."""
+    offsets, numbers = labels.offsets, labels.labels
+    if len(labels) != documents:
+        raise ValueError(f"found {documents:,} documents, but the labels of {len(labels):,}")
+    counts = np.diff(offsets)
+    if offsets[0] != 0 or offsets[-1] != len(numbers) or counts.min(initial=0) < 0:
+        raise ValueError("the offsets of labels must rise from 0 to their number")
+    if not multilabel and (counts != 1).any():
+        raise ValueError("a model of one label a document found documents with none or several")
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < classes:
+        raise ValueError(
+            f"labels must be from 0 to {classes - 1}, found {numbers.min()} to {numbers.max()}"
+        )
+
+
+def check_class_weights(labels: Labels, multilabel: bool, classes: int) -> F32:
+    """The class weights of labels that have them (2, C), where a model can use them."""
+    weights = np.ascontiguousarray(labels.class_weights, np.float32)
+    if not multilabel or weights.shape != (2, classes):
+        kind = f"a {'multi-label' if multilabel else 'single-label'} model of {classes} classes"
+        raise ValueError(f"found class weights of shape {weights.shape} for {kind}")
+    return weights
 
 
 class Engine(Protocol):
@@ -73,6 +99,9 @@ class Engine(Protocol):
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
 
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, d) below all layers."""
+
     def probabilities(self, bags: Bags) -> F32:
         """Softmax or sigmoids of the logits (documents, classes)."""
 
@@ -85,11 +114,28 @@ class Engine(Protocol):
     def load_state(self, state: State) -> None:
         """Back to that state."""
 
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+
     def keep(self) -> Any:
         """Such a copy for the time of a training run: it may stay on the engine's device."""
 
     def go_back(self, kept: Any) -> None:
         """Back to what was kept."""
+
+
+def check_arrays(wanted: Mapping[str, Any], found: State) -> None:
+    """Refuse arrays that do not have these names and shapes: copying would stretch them."""
+    if different := wanted.keys() ^ found.keys():
+        listed = ", ".join(sorted(different)[:5])
+        raise ValueError(f"tensors must be those of one model, missing or unknown: {listed:.200}")
+    for name, array in wanted.items():
+        if array.shape != found[name].shape:
+            raise ValueError(
+                f"{name} must have the shape {tuple(array.shape)}, found {found[name].shape}"
+            )
+        if found[name].dtype.kind != "f":
+            raise ValueError(f"{name} must hold floats, found {found[name].dtype}")
 
 
 def to_probabilities(scores: F32, multilabel: bool) -> F32:

@@ -2,14 +2,17 @@
 
 import re
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from hashembed.engine import Engine, State
 from hashembed.ensemble import Ensemble, member_seeds
 from hashembed.hashing import HashSpec
+from hashembed.kernels import MAX_DIM
 from hashembed.shallow import ShallowModel
 from hashembed.validation import whole_number
 
+MAX_MEMBERS, MAX_LAYERS, MAX_WIDTH = 10_000, 1_000, 2**24
 DEEP_RATE = 0.003  # Adam's first, under hidden layers
 DEEP_TEXTS, DEEP_PASSES = 100_000, (2, 5)  # trained on in all, within so many passes
 
@@ -27,9 +30,14 @@ class EnginePlan:
     batch_norm: bool = False  # between hidden layers
 
     def __post_init__(self) -> None:
-        whole_number("members", self.members, 1, 10_000)
+        whole_number("embedding_dim", self.embedding_dim, 1, MAX_DIM)
+        whole_number("members", self.members, 1, MAX_MEMBERS)
+        whole_number("the number of hidden layers", len(self.hidden_layers), 0, MAX_LAYERS)
         for width in self.hidden_layers:
-            whole_number("hidden_layers", width, 1, 2**31 - 1)
+            whole_number("hidden_layers", width, 1, MAX_WIDTH)
+        for name in ("multilabel", "batch_norm"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, found {getattr(self, name)!r:.50}")
 
     @property
     def shallow(self) -> bool:
@@ -53,6 +61,25 @@ class EnginePlan:
         return Ensemble.from_tensors(
             lambda i, part: self._restored(self.specs[i], part, threads), tensors
         )
+
+    def shapes(self, num_classes: int) -> dict[str, tuple[int, ...]]:
+        """The names and shapes of the weights: what `tensors()` of the engine gives."""
+        spec, widths = self.spec, (self.embedding_dim, *self.hidden_layers)
+        shapes: dict[str, tuple[int, ...]] = {
+            "E": (spec.num_buckets, self.embedding_dim),
+            "P": (spec.num_embeddings, spec.num_hashes),
+            "W": (num_classes, widths[-1]),
+            "bias": (num_classes,),
+        }
+        for i, (width, wider) in enumerate(pairwise(widths)):
+            shapes |= {f"hidden.{i}.weight": (wider, width), f"hidden.{i}.bias": (wider,)}
+        for i, width in enumerate(widths if self.hidden_layers and self.batch_norm else ()):
+            for name in ("weight", "bias", "mean", "variance"):
+                shapes[f"norms.{i}.{name}"] = (width,)
+            shapes[f"norms.{i}.documents"] = ()
+        if self.members == 1:
+            return shapes
+        return {f"{i}.{name}": shapes[name] for i in range(self.members) for name in shapes}
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it; the device is not part of a model."""

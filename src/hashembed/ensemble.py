@@ -116,6 +116,10 @@ class Ensemble:
             scores = _log_mean(z - np.logaddexp.reduce(z, axis=2)[..., None])
         return scores.astype(np.float32)
 
+    def vectors(self, bags: Bags) -> F32:
+        """The vectors of all members (documents, members x d), side by side."""
+        return np.concatenate([member.vectors(bags) for member in self.members], axis=1)
+
     def probabilities(self, bags: Bags) -> F32:
         """The mean of the members' probabilities (documents, classes)."""
         return to_probabilities(self.scores(bags), self.multilabel)
@@ -127,6 +131,16 @@ class Ensemble:
     def state(self) -> State:
         """Copies of everything that training changes."""
         return self._joined([member.state() for member in self.members])
+
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        known = {str(i) for i in range(len(self.members))}
+        if unknown := {name.partition(".")[0] for name in state} - known:
+            raise ValueError(
+                f"found {len(self.members)} members, but a tensor of {min(unknown)!r:.20}"
+            )
+        for i, member in enumerate(self.members):
+            member.check_state(_part(state, i))
 
     def load_state(self, state: State) -> None:
         """Back to that state."""

@@ -4,7 +4,10 @@ scikit-learn is imported only when it is the caller.
 """
 
 import sys
+from importlib import import_module
 from typing import Any, Self
+
+from hashembed.validation import one_of
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -49,14 +52,36 @@ class Estimator:
 
     def __sklearn_tags__(self) -> Any:
         """What kind of estimator this is."""
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags, TransformerTags
 
         return Tags(
             estimator_type="classifier",
             target_tags=TargetTags(required=True, multi_output=False),
+            transformer_tags=TransformerTags(preserves_dtype=["float32"]),
             classifier_tags=ClassifierTags(multi_class=True, multi_label=True),
             input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
         )
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """What `transform` returns: "default" is an array, "pandas" a data frame."""
+        if transform is not None:
+            one_of("transform", transform, ("default", "pandas"))
+            self._sklearn_output_config = {"transform": transform}  # which `clone` copies
+        return self
+
+    def _output(self, columns: Any, given: Any) -> Any:
+        """Columns (n, d) as `set_output` has it; rows keep the index of what was given."""
+        wanted = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        if wanted == "default":
+            return columns
+        names = self.get_feature_names_out().tolist()
+        pd = import_module("pandas")
+        index = given.index if isinstance(given, pd.Series | pd.DataFrame) else None
+        return pd.DataFrame(columns, index=index, columns=names)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """The names of the columns of `transform`."""
+        raise NotImplementedError
 
     def _is_fitted(self) -> bool:
         return hasattr(self, "model_")

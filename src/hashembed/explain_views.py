@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from io import StringIO
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from hashembed.tables import html_table, plain
+
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
+    from rich.console import Group
     from rich.table import Table
 
 FOR, AGAINST = (49, 130, 189), (230, 85, 13)
@@ -22,8 +23,9 @@ NO_NGRAMS = "No n-grams in this text: the model can only tell what it thinks of 
 
 # What would steer a terminal or turn text around becomes a visible sign, one for one.
 _PICTURES = {c: 0x2400 + c for c in range(0x20) if c not in (0x09, 0x0A)}
-_OTHERS = (0x80, 0xA0), (0x202A, 0x202F), (0x2066, 0x206A), (0xD800, 0xE000)
+_OTHERS = (0x80, 0xA0), (0x2028, 0x202F), (0x2066, 0x206A), (0xD800, 0xE000)
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | {c: 0xFFFD for run in _OTHERS for c in range(*run)}
+_VISIBLE |= dict.fromkeys((0x061C, 0x200E, 0x200F), 0xFFFD)  # marks of direction
 
 
 def visible(text: str) -> str:
@@ -91,15 +93,6 @@ def as_text(sheet: Sheet) -> str:
     return plain(Group(Text(visible(sheet.headline)), _table(sheet)))
 
 
-def plain(renderable: "RenderableType") -> str:
-    """What rich shows, without colours."""
-    from rich.console import Console
-
-    out = StringIO()
-    Console(file=out, width=100, color_system=None, force_terminal=False).print(renderable)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-
-
 def _table(sheet: Sheet) -> "Table | str":
     from rich import box
     from rich.table import Table
@@ -141,24 +134,13 @@ def as_html(sheet: Sheet) -> str:
         else escape(piece)
         for piece, value, share in sheet.shares()
     )
-    heads = [f"for {sheet.label}", "n-gram", "times", "|p_w|"]
-    lines = [(f"{x.evidence:+.3f}", x.text, x.times, x.weight) for x in sheet.lines]
-    body = "".join(_html_row("td", line) for line in lines)
-    table = f"<table>{_html_row('th', heads)}{body}</table>" if lines else escape(NO_NGRAMS)
+    heads = [visible(f"for {sheet.label}"), "n-gram", "times", "|p_w|"]
+    lines = [(f"{x.evidence:+.3f}", visible(x.text), x.times, x.weight) for x in sheet.lines]
+    table = html_table(heads, lines, words=[1]) if lines else escape(NO_NGRAMS)
     return (
         f"<div><b>{escape(visible(sheet.headline))}</b>"
         f'<div style="white-space:pre-wrap;line-height:1.7;margin:8px 0">{words}</div>{table}</div>'
     )
-
-
-def _html_row(tag: str, cells: Sequence[str]) -> str:
-    """A row of the table: numbers to the right, the n-gram to the left."""
-    aligns = ("right", "left", "right", "right")
-    made = [
-        f'<{tag} style="text-align:{align};padding:1px 8px">{escape(visible(cell))}</{tag}>'
-        for cell, align in zip(cells, aligns, strict=True)
-    ]
-    return f"<tr>{''.join(made)}</tr>"
 
 
 def _rgba(share: float) -> str:

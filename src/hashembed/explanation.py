@@ -1,6 +1,6 @@
 """What an explanation holds, and what follows from it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from hashembed import explain_views
 from hashembed.explain_views import Line, Sheet, shown
 from hashembed.ngrams import NGram
+from hashembed.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,6 +39,7 @@ class Explanation:
     words: where the words are, in characters of the text.
     multilabel: whether the classes exclude nothing (sigmoids) or each other (softmax).
     exact: False for an occlusion, where the sum only comes near the logits; see `unexplained`.
+    asked: the class that all views are about, see `about`; None is the most likely one.
 
     It prints as a table, is shown in colours by rich and in notebooks.
     """
@@ -52,6 +54,7 @@ class Explanation:
     words: list[tuple[int, int]]
     multilabel: bool = False
     exact: bool = True
+    asked: Any = None
 
     @property
     def probabilities(self) -> F64:
@@ -89,8 +92,12 @@ class Explanation:
             out[ngram.word : ngram.word + ngram.words] += contribution / ngram.words
         return out
 
+    def about(self, label: Any) -> "Explanation":
+        """The same numbers, seen from this class: what speaks for and against it."""
+        return replace(self, asked=self.classes[self.class_index(label)])
+
     def top(self, label: Any = None, n: int | None = 10) -> list[Term]:
-        """The n n-grams (None: all) that say most for or against a class, else the predicted one.
+        """The n n-grams (None: all) that say most for or against a class, else the one asked about.
 
         Places of the same n-gram are put together. The strongest comes first; a term whose
         evidence is negative speaks against the class.
@@ -112,7 +119,8 @@ class Explanation:
         return sorted(made, key=lambda term: -abs(term.evidence))[:n]
 
     def class_index(self, label: Any = None) -> int:
-        """The column of a class; of the predicted one for None."""
+        """The column of a class; of the one asked about for None."""
+        label = self.asked if label is None else label
         if label is None:
             return int(self.logits.argmax())
         if label not in self.classes:
@@ -127,6 +135,7 @@ class Explanation:
         return {
             "text": self.text,
             "predicted": self.predicted,
+            "class": self.classes[self.class_index()],
             "exact": self.exact,
             "multilabel": self.multilabel,
             "classes": self.classes,
@@ -151,6 +160,28 @@ class Explanation:
             ],
         }
 
+    def summary(self, n: int = 10) -> dict[str, Any]:
+        """As JSON can hold it, short: the n strongest n-grams for and against the class.
+
+        With the `others`, the bias and, unless it is exact, what is unexplained, their evidence is
+        the `sum`.
+        """
+        c = self.class_index()
+        terms = self.top(n=None)
+        ends = {"bias": self.bias, "unexplained": self.unexplained, "sum": self.logits}
+        if self.exact:
+            del ends["unexplained"]
+        return {
+            "text": self.text,
+            "predicted": self.predicted,
+            "class": self.classes[c],
+            "probability": float(self.probabilities[c]),
+            "exact": self.exact,
+            "ngrams": [asdict(term) for term in terms[:n]],
+            "others": sum(term.evidence for term in terms[n:]),
+            **{name: float(self.relative(value)[c]) for name, value in ends.items()},
+        }
+
     def __str__(self) -> str:
         return explain_views.as_text(self._sheet())
 
@@ -161,19 +192,25 @@ class Explanation:
         return explain_views.as_html(self._sheet())
 
     def plot(self, path: str | PathLike[str], label: Any = None, n: int = 20) -> None:
-        """Draw the n strongest n-grams for and against a class, else the predicted one."""
+        """Draw the n strongest n-grams for and against a class, else the one asked about."""
         c = self.class_index(label)
         bars = [(shown(term.text, term.subword), term.evidence) for term in self.top(label, n)]
-        name = self.classes[c]
+        name = printable(str(self.classes[c]))
         title = f"{name}: {self.probabilities[c]:.1%}"
         explain_views.draw_bars(path, bars, f"evidence for {name}", title)
 
     def _sheet(self, n: int = 12, most_classes: int = 4) -> Sheet:
         """What to show: all of the text, n n-grams, and how they add up."""
-        likely = np.argsort(-self.probabilities, kind="stable")[:most_classes]
-        listed = [f"{self.classes[c]} {self.probabilities[c]:.1%}" for c in likely]
-        more = ["..."] if len(self.classes) > most_classes else []
-        return Sheet(", ".join(listed + more), str(self.predicted), self._pieces(), self._lines(n))
+        likely = np.argsort(-self.probabilities, kind="stable")[:most_classes].tolist()
+        asked = self.class_index()
+        listed = [self._named(c) for c in likely]
+        listed += ["..."] if len(self.classes) > most_classes else []
+        listed += [self._named(asked)] if asked not in likely else []
+        label = printable(str(self.classes[asked]))
+        return Sheet(", ".join(listed), label, self._pieces(), self._lines(n))
+
+    def _named(self, c: int) -> str:
+        return f"{printable(str(self.classes[c]))} {self.probabilities[c]:.1%}"
 
     def _pieces(self) -> list[tuple[str, float]]:
         pieces, at = [], 0

@@ -32,14 +32,19 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing import INDEXINGS, HashSpec
 from hashembed.kernel_parts import DIRECT, add_scores, hash_keys, hash_vector
 from hashembed.kernel_shards import count_tokens, embed_shard, sort_tokens
 from hashembed.kernel_steps import errors_of, teach_shard, update_bin, update_output
 from hashembed.threads import wait_for_all
+from hashembed.validation import whole_number
 from hashembed.vectors import plus, zero_vector
+
+# Vectors are as wide as rows: LLVM takes 20 s to compile for 4,096 numbers, six minutes for 32,768,
+# and gives up, with the process, at 65,536.
+MAX_DIM = 16_384
 
 # Sums may be reordered and contracted for SIMD, but NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
@@ -54,6 +59,7 @@ class Kernels(NamedTuple):
 
 def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
     """The kernels for this hash and width; compiled on first use and cached on disk."""
+    whole_number("embedding_dim", d, 1, MAX_DIM)
     indexing = DIRECT if spec.direct else INDEXINGS.index(spec.indexing)
     return _build(d, spec.num_hashes, importance, indexing)
 

@@ -10,8 +10,8 @@ they are of, an integer in the place of a float (`stamps` is the same memory, se
 import math
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.intrinsics import prefetch
 from hashembed.storage import load, store
 

@@ -7,7 +7,16 @@ import numpy as np
 from hashembed.bags import Bags
 from hashembed.compiling import may_compile
 from hashembed.draws import fill_normal
-from hashembed.engine import CHUNK, State, check_rates, loss_not_finite, to_probabilities
+from hashembed.engine import (
+    CHUNK,
+    State,
+    check_arrays,
+    check_class_weights,
+    check_labels,
+    check_rates,
+    loss_not_finite,
+    to_probabilities,
+)
 from hashembed.hashing import HashSpec, derive_seeds
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.kernel_data import (
@@ -49,6 +58,7 @@ class ShallowModel:
 
     learning_rate: float | None = None
     _checked: ref[I64] | None = None  # keys whose range is known to be right
+    _checked_labels: ref[Labels] | None = None
 
     def __init__(
         self,
@@ -163,6 +173,10 @@ class ShallowModel:
         `snippets` (starts, lengths) restricts each document to a run of its keys.
         """
         documents = self._documents(bags, labels, weights, snippets)
+        if len(order) and not 0 <= order.min() <= order.max() < len(bags):
+            raise ValueError(
+                f"there are {len(bags):,} documents, found {order.min()} to {order.max()}"
+            )
         begins = np.zeros(len(order) + 1, np.int64)
         np.cumsum(documents.lengths[order], out=begins[1:])
         edges = begins[np.append(np.arange(0, len(order), batch_size), len(order))]
@@ -200,16 +214,25 @@ class ShallowModel:
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
+        return self._outputs(bags, self.tables.W, self.tables.bias)
+
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, d) that the linear layer sees."""
+        d = self.tables.E.shape[1]
+        return self._outputs(bags, np.eye(d, dtype=np.float32), np.zeros(d, np.float32))
+
+    def _outputs(self, bags: Bags, W: F32, bias: F32) -> F32:
+        """A linear layer of these weights on top of the document vectors."""
         self._check_ids(bags.keys)
         tables = self.tables
-        out = np.empty((len(bags), len(tables.bias)), np.float32)
+        out = np.empty((len(bags), len(bias)), np.float32)
         run_workers(
             self._kernels.scores,
             self.threads if len(bags.keys) > 10_000 else 1,
             tables.E,
             tables.records,
-            tables.W,
-            tables.bias,
+            W,
+            bias,
             tables.seeds,
             bags.keys,
             bags.offsets,
@@ -235,8 +258,16 @@ class ShallowModel:
         """Copies of everything that training changes."""
         return {name: array.copy() for name, array in self._arrays().items()}
 
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        check_arrays(self._arrays(), state)
+        for name, array in state.items():
+            if name.endswith("_square") and array.min(initial=0) < 0:
+                raise ValueError(f"{name} must hold sums of squares, found {array.min()}")
+
     def load_state(self, state: State) -> None:
         """Back to that state."""
+        self.check_state(state)
         for name, array in self._arrays().items():
             np.copyto(array, state[name])
 
@@ -272,9 +303,12 @@ class ShallowModel:
         snippets: tuple[I64, I64] | None = None,
     ) -> Documents:
         self._check_ids(bags.keys)
+        self._check_labels(labels, len(bags))
         starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
         if weights is None:
             weights = np.ones(len(bags), np.float32)
+        elif len(weights) != len(bags):
+            raise ValueError(f"found {len(bags):,} documents, but {len(weights):,} weights")
         return Documents(
             keys=bags.keys,
             starts=np.ascontiguousarray(starts),
@@ -282,7 +316,14 @@ class ShallowModel:
             labels=labels.labels,
             label_offsets=labels.offsets,
             weights=np.ascontiguousarray(weights, np.float32),
+            class_weights=self._class_weights(labels),
         )
+
+    def _class_weights(self, labels: Labels) -> F32:
+        """As the kernels take them."""
+        if labels.class_weights is None:
+            return np.empty((2, 0), np.float32)
+        return check_class_weights(labels, self.multilabel, len(self.tables.bias))
 
     def _check_ids(self, keys: I64) -> None:
         """With `identity` indexing keys are places in the tables; asked once for each array."""
@@ -294,6 +335,13 @@ class ShallowModel:
                 f"found ids from {keys.min()} to {keys.max()}"
             )
         self._checked = ref(keys)
+
+    def _check_labels(self, labels: Labels, documents: int) -> None:
+        """Asked once for each set of labels: a pass comes here many times."""
+        if self._checked_labels and self._checked_labels() is labels and len(labels) == documents:
+            return
+        check_labels(labels, documents, len(self.tables.bias), self.multilabel)
+        self._checked_labels = ref(labels)
 
 
 def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:

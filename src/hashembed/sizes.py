@@ -4,8 +4,8 @@ from math import ceil, log, log2
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.hashing import default_num_buckets
 from hashembed.threads import cpu_count, run_workers, wait_for_all
 

@@ -5,8 +5,10 @@ int16. The type of the array picks the conversion, at compile time.
 """
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
+
+from hashembed.compiling import njit
 
 u32 = np.uint32
 

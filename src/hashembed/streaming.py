@@ -6,12 +6,18 @@ set, because no text was seen before it was answered.
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from hashembed.classifier import TextClassifier
-from hashembed.targets import encode
+from hashembed.stream_position import StreamPosition
+from hashembed.threads import uninterrupted
+
+
+class OtherStreamError(ValueError):
+    """A stream is not the one that a model was learning: it can be learned, but not resumed."""
 
 
 @dataclass
@@ -50,15 +56,24 @@ def learn_stream(
     *,
     path: str | os.PathLike[str] | None = None,
     save_seconds: float = 30.0,
+    resume: bool = False,
     on_report: Callable[[Progressive], object] = lambda progress: None,
     report_first: int = 1000,
 ) -> Progressive:
     """Answer and learn batches of (texts, labels), in their order.
 
-    `path` gets the model, everything it needs to go on, every so many seconds and at the end: a
-    process that is killed loses what came since. Reports come after `report_first` texts and then
-    whenever twice as many have been seen.
+    `path` gets the model, with everything it needs to learn on, every so many seconds and at the
+    end: a process that is killed loses what came since. Reports come after `report_first` texts and
+    then whenever twice as many have been seen.
+
+    `resume` is for the same stream once more, from its beginning, after an interruption: the texts
+    that the model has learned from are recognised and skipped (`unlearned`). Without it, the stream
+    is new data.
     """
+    position = StreamPosition()
+    if resume:
+        position = getattr(classifier, "stream_position_", position)
+        batches = unlearned(batches, position)
     progress = Progressive()
     start = last_save = time.monotonic()
     due = report_first
@@ -66,8 +81,10 @@ def learn_stream(
         for texts, labels in batches:
             if len(texts) == 0:
                 continue
+            following = position.after(texts, labels)
             right = _right(classifier, texts, labels)
-            classifier.partial_fit(texts, labels)
+            uninterrupted(partial(_learn_and_count, classifier, texts, labels, following))
+            position = following
             progress.texts += len(texts)
             progress.recent_texts += len(texts)
             progress.right += right
@@ -91,10 +108,49 @@ def learn_stream(
     return progress
 
 
+def unlearned(
+    batches: Iterable[tuple[Any, Any]], position: StreamPosition
+) -> Iterator[tuple[Any, Any]]:
+    """What comes in a stream after this position.
+
+    The stream must begin with the very texts and labels that led to the position; otherwise it is
+    another one: an `OtherStreamError`.
+    """
+    found = StreamPosition()
+    for texts, labels in batches:
+        missing = position.texts - found.texts
+        if missing <= 0:
+            yield texts, labels
+            continue
+        found = found.after(texts[:missing], labels[:missing])
+        if found.texts == position.texts:
+            _check_same(found, position)
+            if len(texts) > missing:
+                yield texts[missing:], labels[missing:]
+    if found.texts < position.texts:
+        raise OtherStreamError(
+            f"the model has learned {position.texts:,} texts of its stream, but this one has only "
+            f"{found.texts:,}: it is new data"
+        )
+
+
+def _check_same(found: StreamPosition, position: StreamPosition) -> None:
+    if found != position:
+        raise OtherStreamError(
+            f"the first {position.texts:,} texts of this stream are not those that the model has "
+            "learned: it is new data"
+        )
+
+
+def _learn_and_count(
+    classifier: TextClassifier, texts: Any, labels: Any, following: StreamPosition
+) -> None:
+    classifier.partial_fit(texts, labels)
+    classifier.stream_position_ = following
+
+
 def _right(classifier: TextClassifier, texts: Any, labels: Any) -> int:
     """How many of these the model would have answered right; before it knows anything, none."""
     if not hasattr(classifier, "model_"):
         return 0
-    if classifier.label_form_ != encode(labels, classifier.classes_).form:
-        return 0  # partial_fit has the words for what is wrong
     return round(classifier.score(texts, labels) * len(texts))

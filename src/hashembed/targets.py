@@ -7,7 +7,7 @@ indicator matrix, a row of zeros and ones a document. The last two are multi-lab
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,11 +34,53 @@ class Targets:
         return self.form != "single"
 
 
-def encode(labels: Any, known: Classes | None = None) -> Targets:
+def encode(labels: Any, known: Classes | None = None, form: Form | None = None) -> Targets:
     """Numbers for labels of any kind.
 
-    Classes are sorted; those beyond the `known` come after them.
+    Classes are sorted; those beyond the `known` come after them. `form` is the one that the labels
+    shall have: where a text may have several, single labels and lists are as good as a matrix.
     """
+    found = _encode(labels, known)
+    return found if form is None or form == found.form else _in_form(found, known, form)
+
+
+def _in_form(found: Targets, known: Classes | None, form: Form) -> Targets:
+    """The labels in the form of a model, if they can have it."""
+    if form == "single":
+        raise ValueError(
+            f"{_several(found)}, but the model was trained with one label a text: "
+            "give one label for each text, or train a model on texts with several labels"
+        )
+    if found.form == "matrix":
+        raise ValueError(
+            "found a matrix of zeros and ones, but the model was trained with lists of labels: "
+            "give a list of its classes for each text"
+        )
+    if form == "matrix" and known is not None and len(found.classes) > len(known):
+        raise ValueError(
+            f"found label {found.classes[-1].item()!r}, but the model was trained with a matrix of "
+            f"{len(known):,} columns: its labels are 0 to {len(known) - 1:,}"
+        )
+    return replace(found, form=form)
+
+
+def _several(found: Targets) -> str:
+    """What is wrong with these labels for a model that gives one label a text."""
+    if found.form == "matrix":
+        return "found a matrix of labels"
+    numbers = np.diff(found.labels.offsets)
+    row = int(np.argmax(numbers != 1))
+    if len(numbers) == 0 or numbers[row] == 1:
+        return "found lists of labels"
+    if numbers[row] == 0:
+        return f"found a text without a label (text {row + 1:,})"
+    start = found.labels.offsets[row]
+    first, second = found.classes[found.labels.labels[start : start + 2]].tolist()
+    return f"found several labels for one text (text {row + 1:,} has {first!r} and {second!r})"
+
+
+def _encode(labels: Any, known: Classes | None) -> Targets:
+    """The same, in the form in which they come."""
     if labels is None:
         raise ValueError("TextClassifier requires y to be passed, but the target y is None")
     if isinstance(labels, str | bytes):
@@ -67,16 +109,20 @@ def encode(labels: Any, known: Classes | None = None) -> Targets:
 
 
 def join(parts: Sequence[Targets]) -> Targets:
-    """One after the other; each part knew the classes of those before it. Classes are sorted."""
+    """One after the other; each part knew the classes of those before it. Classes are sorted.
+
+    Parts with one label a text are joined to parts with lists: a batch may have no text with more.
+    """
     forms = {part.form for part in parts}
-    if len(forms) > 1:
+    form: Form = "lists" if forms == {"single", "lists"} else parts[-1].form
+    if len(forms) > 1 and form != "lists":
         raise ValueError(f"labels must keep one form, found {' and '.join(sorted(forms))}")
     classes, place = np.unique(parts[-1].classes, return_inverse=True)
     ends = np.cumsum([0, *(len(part.labels.labels) for part in parts)])
     offsets = [p.labels.offsets[1:] + end for p, end in zip(parts, ends, strict=False)]
     numbers = np.concatenate([part.labels.labels for part in parts])
     labels = Labels(place[numbers], np.concatenate([np.zeros(1, np.int64), *offsets]))
-    return Targets(classes, labels, parts[-1].form)
+    return Targets(classes, labels, form)
 
 
 def decode(chosen: npt.NDArray[np.bool_], classes: Classes, form: Form) -> npt.NDArray[Any]:
@@ -223,19 +269,32 @@ def _number(
 ) -> tuple[Classes, npt.NDArray[np.int64]]:
     """Classes, and the number of each of these distinct values among them."""
     fresh = np.unique(values)
-    if known is None:
+    if known is None or len(known) == 0:
         return fresh, np.searchsorted(fresh, values)
     fresh, known = _as_one_type(fresh, known)
     if len(fresh) and fresh.dtype.kind != known.dtype.kind:
-        raise TypeError(
-            f"labels so far are {known.dtype.type.__name__}, "
-            f"found {fresh.dtype.type.__name__}, for example {fresh[0]!r}"
-        )
+        raise TypeError(_other_type(known, fresh))
     before = set(known.tolist())
     added = [label for label in fresh.tolist() if label not in before]
     classes = np.concatenate([known, np.array(added, fresh.dtype)]) if added else known
     place = {label: i for i, label in enumerate(classes.tolist())}
     return classes, np.array([place[value] for value in values.tolist()], np.int64)
+
+
+def _other_type(known: Classes, found: Classes) -> str:
+    """What is wrong with labels of another type than the classes, and how to make them the same."""
+    wanted, given = (_TYPES.get(a.dtype.kind, repr(a.dtype.name)) for a in (known, found))
+    meant, example = known[:1].tolist()[0], found[:1].tolist()[0]
+    cure = f"np.asarray(labels).astype({wanted})"
+    if wanted == "bool":
+        cure = f"np.asarray(labels) == {example!r}, with the label that means True"
+    return (
+        f"labels so far are {wanted}, such as {meant!r}, found {given}, such as {example!r}: "
+        f"give {cure}"
+    )
+
+
+_TYPES = {"U": "str", "i": "int", "f": "float", "b": "bool"}  # kinds of arrays
 
 
 def _from_lists(groups: Iterable[Any], known: Classes | None) -> Targets:

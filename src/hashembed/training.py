@@ -5,6 +5,7 @@ calls back, and returns a `History`.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.bags import Bags
-from hashembed.engine import Engine, LossNotFiniteError, State
+from hashembed.engine import Engine, LossNotFiniteError, State, loss_not_finite
 from hashembed.history import Epoch, History, Monitor
 from hashembed.labels import Labels
 from hashembed.validation import one_of, whole_number
@@ -24,6 +25,7 @@ I64 = npt.NDArray[np.int64]
 RATE, CLASS_POWER, LENGTH_POWER = 0.073, 0.25, 0.2
 BATCH_NGRAMS, BATCH_RANGE = 1 << 17, (256, 1024)
 STEPS, LEAST_BATCH = 40, 8  # in a pass
+MAX_BATCH = 2**24  # documents
 OFTEN, MOST_PASSES = 4, 10  # times that an n-gram comes up in the text, on average
 
 
@@ -51,7 +53,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         whole_number("passes", self.passes, 1, 1_000_000)
         if self.batch_size is not None:
-            whole_number("batch_size", self.batch_size, 1, 2**24)
+            whole_number("batch_size", self.batch_size, 1, MAX_BATCH)
         if self.patience is not None:
             whole_number("patience", self.patience, 1, 1_000_000)
         if self.snippets is not None:
@@ -59,8 +61,7 @@ class TrainConfig:
             whole_number("snippets[0]", shortest, 1, 2**31 - 1)
             whole_number("snippets[1]", longest, shortest, 2**31 - 1)
         one_of("monitor", self.monitor, ("loss", "accuracy"))
-        if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"learning_rate must be above 0, found {self.learning_rate}")
+        check_learning_rate(self.learning_rate)
 
     @classmethod
     def paper(cls, **changes: Any) -> "TrainConfig":
@@ -71,6 +72,12 @@ class TrainConfig:
         """
         protocol = cls(passes=1000, decay=False, snippets=(4, 100), patience=10, monitor="accuracy")
         return replace(protocol, **changes)
+
+
+def check_learning_rate(rate: float | None) -> None:
+    """None, or a number above 0."""
+    if rate is not None and not 0 < rate < float("inf"):
+        raise ValueError(f"learning_rate must be above 0, found {rate}")
 
 
 def default_rate(bags: Bags, classes: int, passes: int = 1) -> float:
@@ -134,58 +141,79 @@ def fit(
     weights: F32 | None = None,
     validation: tuple[Bags, Labels] | None = None,
     callbacks: Sequence[Callable[[Progress], object]] = (),
+    on_epoch: Callable[[Epoch], object] = lambda epoch: None,
     on_pass: Callable[[Snapshot], object] | None = None,
     resume: Snapshot | None = None,
+    history: History | None = None,
 ) -> History:
     """Train the engine on labelled bags.
 
-    `on_pass` is given a snapshot after every pass; a run that goes on from it (`resume`) ends with
-    bitwise the weights of an uninterrupted one. Ctrl-C and a loss that is not finite end training
-    early and cleanly, with the best weights so far; `history.stopped` says why.
+    `on_epoch` gets the figures of each pass. `on_pass` gets a snapshot after each pass; a run that
+    resumes from it (`resume`) ends with bitwise the weights of an uninterrupted one.
+
+    However training ends, the engine has the weights of the best validated pass, or its latest
+    ones if none was validated, and `history` (where given) says why it stopped. Ctrl-C and other
+    exceptions are raised after that. So is a loss that is not finite, unless there is a validated
+    pass to return to.
     """
     config = config or TrainConfig()
     config = replace(config, batch_size=config.batch_size or default_batch(bags))
     rate = config.learning_rate or engine.learning_rate
     if rate is None:
         rate = default_rate(bags, int(labels.labels.max(initial=0)) + 1, config.passes)
-    run = resume or Snapshot(History(monitor=config.monitor), {})
+    history = History() if history is None else history
+    history.monitor = config.monitor
+    run = resume or Snapshot(history, {})
     if resume is not None:
         engine.load_state(resume.state)
-    history, best = run.history, None
-    while len(history.epochs) < config.passes and not history.stopped:
-        number = len(history.epochs)
-        start = time.perf_counter()
-        try:
+        history.epochs, history.stopped = resume.history.epochs, resume.history.stopped
+        run.history = history
+    best = None
+    try:
+        while len(history.epochs) < config.passes and not history.stopped:
+            number = len(history.epochs)
+            start = time.perf_counter()
             loss = _one_pass(engine, bags, labels, config, number, rate, weights, callbacks)
-        except KeyboardInterrupt:
-            history.stopped = f"interrupted in pass {number + 1}"
-            break
-        except LossNotFiniteError as error:
-            history.stopped = f"{error} (pass {number + 1})"
-            break
-        seconds = time.perf_counter() - start
-        epoch = Epoch(number, loss, float(_rate_at(config, rate, number + 1, 0, 1)), seconds)
-        if validation is not None:
-            epoch = replace(epoch, **evaluate(engine, *validation))
-        history.epochs.append(epoch)
-        if validation is not None and (measure := history.measure(epoch)) < run.best:
-            run.best, run.best_pass = measure, number
-            best = None  # makes room for the next
-            best = engine.keep()
+            seconds = time.perf_counter() - start
+            epoch = Epoch(number, loss, float(_rate_at(config, rate, number + 1, 0, 1)), seconds)
+            if validation is not None:
+                epoch = replace(epoch, **evaluate(engine, *validation))
+            history.epochs.append(epoch)
+            if validation is not None and (measure := history.measure(epoch)) < run.best:
+                run.best, run.best_pass = measure, number
+                best = None  # makes room for the next
+                best = engine.keep()
+                if on_pass is not None:
+                    run.best_state = engine.state()
+            if validation is not None and config.patience is not None:
+                history.stopped = _out_of_patience(config, number - run.best_pass)
+            on_epoch(epoch)
             if on_pass is not None:
-                run.best_state = engine.state()
-        waited = number - run.best_pass
-        if validation is not None and config.patience is not None and waited >= config.patience:
-            history.stopped = f"no better validation {config.monitor} for {config.patience} passes"
-        if on_pass is not None:
-            run.state = engine.state()
-            on_pass(run)
-    if run.best_pass < len(history.epochs) - 1 or history.stopped:
-        if best is not None:
-            engine.go_back(best)
-        elif run.best_state:  # of before it was resumed
-            engine.load_state(run.best_state)
+                run.state = engine.state()
+                on_pass(replace(run, history=replace(history, epochs=list(history.epochs))))
+        _check_last_batch(engine, bags, config, len(history.epochs) - 1)
+    except LossNotFiniteError as error:
+        history.stopped = f"{error} (pass {len(history.epochs) + 1})"
+        if run.best_pass < 0:
+            raise LossNotFiniteError(history.stopped) from None
+        warnings.warn(f"kept the best pass: {history.stopped}", RuntimeWarning, stacklevel=2)
+    except BaseException as error:
+        what = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+        history.stopped = f"{what} in pass {len(history.epochs) + 1}"
+        raise
+    finally:
+        if run.best_pass < len(history.epochs) - 1 or history.stopped:
+            if best is not None:
+                engine.go_back(best)
+            elif run.best_state:  # of before it was resumed
+                engine.load_state(run.best_state)
     return history
+
+
+def _out_of_patience(config: TrainConfig, waited: int) -> str | None:
+    if config.patience is None or waited < config.patience:
+        return None
+    return f"no better validation {config.monitor} for {config.patience} passes"
 
 
 def evaluate(engine: Engine, bags: Bags, labels: Labels) -> dict[str, Any]:
@@ -217,8 +245,7 @@ def _one_pass(
 ) -> float:
     """One pass in chunks of whole batches -> mean loss."""
     n, size = len(bags), config.batch_size or default_batch(bags)
-    # The order follows from the seed and the pass alone, so a resumed run draws the same.
-    order = np.random.default_rng([config.seed & (2**63 - 1), number]).permutation(n)
+    order = _order(n, config, number)
     snippets = None
     if config.snippets:
         snippets = engine.snippets(bags, config.seed, number, *config.snippets)
@@ -254,6 +281,19 @@ def _one_pass(
         for callback in callbacks:
             callback(progress)
     return total / max(n, 1)
+
+
+def _order(documents: int, config: TrainConfig, number: int) -> I64:
+    """The documents of a pass; from the seed and the pass alone, so a resumed run has the same."""
+    return np.random.default_rng([config.seed & (2**63 - 1), number]).permutation(documents)
+
+
+def _check_last_batch(engine: Engine, bags: Bags, config: TrainConfig, number: int) -> None:
+    """No later loss shows what the last update did."""
+    size = config.batch_size or default_batch(bags)
+    last = _order(len(bags), config, number)[-(len(bags) % size or size) :]
+    if not np.isfinite(engine.scores(bags.take(last))).all():
+        raise loss_not_finite(-(-len(bags) // size), -(-len(bags) // size))
 
 
 def _rate_at(config: TrainConfig, rate: float, number: int, step: Any, steps: int) -> Any:

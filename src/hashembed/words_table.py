@@ -1,15 +1,15 @@
 """The table of a model's most and least important n-grams."""
 
 from dataclasses import asdict, dataclass
+from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from hashembed import explain_views
+from hashembed import explain_views, tables
 from hashembed.explain_views import shown, visible
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
-    from rich.table import Table
 
 By = Literal["weight", "evidence"]
 BY: tuple[By, ...] = get_args(By)
@@ -66,7 +66,7 @@ class WordsTable:
         return asdict(self)
 
     def __str__(self) -> str:
-        return explain_views.plain(self.__rich__())
+        return tables.plain(self.__rich__())
 
     def __rich__(self) -> "Group":
         from rich.console import Group
@@ -74,10 +74,21 @@ class WordsTable:
 
         if not self.most:
             return Group(Text(f"No n-gram was seen {self.min_count:,} times.\n{self._numbers()}"))
-        shown: list[RenderableType] = [_table("most important", self.most), ""]
-        if self.least:
-            shown += [_table("least important", self.least), ""]
-        return Group(*shown, Text(self._numbers()))
+        parts: list[RenderableType] = []
+        for table in self._tables():
+            parts += [tables.terminal_table(*table), ""]
+        return Group(*parts, Text(self._numbers()))
+
+    def _repr_html_(self) -> str:
+        parts = [tables.html_table(*table) for table in self._tables()]
+        if not parts:
+            parts.append(f"<p>No n-gram was seen {self.min_count:,} times.</p>")
+        parts += [f"<p>{escape(line)}</p>" for line in self._numbers().splitlines()]
+        return f"<div>{''.join(parts)}</div>"
+
+    def _tables(self) -> "list[tuple[list[str], list[list[str]], list[int]]]":
+        halves = (("most important", self.most), ("least important", self.least))
+        return [_table(title, words) for title, words in halves if words]
 
     def _numbers(self) -> str:
         lines = [
@@ -110,28 +121,21 @@ class WordsTable:
         return word.weight if self.by == "weight" and word.weight is not None else word.evidence
 
 
-def _table(title: str, words: list[Word]) -> "Table":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column(title, overflow="fold")
-    for head in ("count", "|p_w|", "evidence"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("for")
-    table.add_column("collision", justify="right", no_wrap=True)
+def _table(title: str, words: list[Word]) -> tuple[list[str], list[list[str]], list[int]]:
+    """Heads, rows, and which columns hold words."""
+    heads = [title, "count", "|p_w|", "evidence", "for", "collision"]
     if any(word.shares_row_with for word in words):
-        table.add_column("shares row with", overflow="fold")
+        heads.append("shares row with")
+    rows = []
     for word in words:
-        cells = (
-            Text(visible(shown(word.text, word.subword))),
+        cells = [
+            visible(shown(word.text, word.subword)),
             f"{word.count:,}" + (f" +{word.missed:,}" if word.missed else ""),
             "" if word.weight is None else f"{word.weight:.4f}",
             f"{word.evidence:.4f}",
-            Text(visible(str(word.speaks_for))),
+            str(word.speaks_for),
             "" if word.weight is None else f"{word.collision:.1%}",
-            Text(visible(word.shares_row_with or "")),
-        )
-        table.add_row(*cells[: len(table.columns)])
-    return table
+            visible(word.shares_row_with or ""),
+        ]
+        rows.append(cells[: len(heads)])
+    return heads, rows, [0, 4, 6]

@@ -164,6 +164,13 @@ seed_option = click.option("--seed", type=int, default=0, show_default=True, hel
 threads_option = click.option(
     "--threads", type=click.IntRange(1), help="How many to use; all cores by default."
 )
+punctuation_option = click.option(
+    "--punctuation",
+    type=click.Choice(["drop", "keep"]),
+    default="drop",
+    show_default=True,
+    help="Drop it, or keep runs of it, such as ++ or :-), as words.",
+)
 model_argument = click.argument("model", type=click.Path(dir_okay=False))
 plot_option = click.option(
     "--plot",
@@ -171,6 +178,11 @@ plot_option = click.option(
     metavar="FILE",
     help="Draw it into this file (.png, .svg, .pdf).",
 )
+
+
+def was_given(ctx: click.Context, name: str) -> bool:
+    """Whether the user gave this option."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def say(message: object, quiet: bool = False) -> None:
@@ -231,11 +243,23 @@ class Polite(click.Group):
             raise click.ClickException(f"{name}{error.strerror or error}.") from None
         except (ValueError, ArithmeticError, ImportError, MemoryError) as error:
             if _is_ours(error):
-                raise click.ClickException(f"{error}") from None
+                raise click.ClickException(_in_options(ctx, f"{error}")) from None
             raise
         except KeyboardInterrupt:
             say("\ninterrupted")
             sys.exit(130)
+
+
+def _in_options(ctx: click.Context, message: str) -> str:
+    """A message with the names of arguments as the command's user knows them: --learning-rate."""
+    command = ctx.command.commands.get(ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
+    for param in command.params if command is not None else ():
+        name, option = str(param.name), param.opts[-1]
+        if option.startswith("--"):
+            message = re.sub(rf"(?<![\w-]){name}=", f"{option} ", message)
+            if "_" in name:
+                message = re.sub(rf"(?<![\w-]){name}\b", option, message)
+    return message
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -1,11 +1,19 @@
 """`hashembed predict`."""
 
 import json
-import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from hashembed.cli.answering import (
+    check_input,
+    columns_to_keep,
+    is_terminal,
+    results,
+    threshold_option,
+    top_option,
+)
 from hashembed.cli.options import (
     data_options,
     model_argument,
@@ -14,19 +22,52 @@ from hashembed.cli.options import (
     say,
     threads_option,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
+from hashembed.cli.writers import (
+    SEPARATOR,
+    Columns,
+    JsonTexts,
+    Writer,
+    format_of,
+    whole_file,
+    writer_for,
+)
+from hashembed.printable import printable
+
+if TYPE_CHECKING:
+    from hashembed.classifier import TextClassifier
+    from hashembed.readers import LabelledText
 
 EXAMPLE = """\b
 Examples:
   echo "what a film" | hashembed predict model.safetensors
   hashembed predict model.safetensors reviews.txt --top 3
-  hashembed predict model.safetensors reviews.csv --text body --json"""
+  hashembed predict model.safetensors reviews.csv --text body --json
+  hashembed predict model.safetensors reviews.csv -o answers.csv --keep id,title -p"""
+
+Answer = list[tuple[Any, float]]  # labels with probabilities, the likeliest first
 
 
 @click.command("predict", epilog=EXAMPLE)
 @model_argument
 @click.argument("data", nargs=-1)
 @data_options(labelled=False)
-@click.option("--top", type=click.IntRange(1), help="The so many most likely classes.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the columns of the data and the answers: .csv, .tsv, .jsonl or .parquet.",
+)
+@click.option(
+    "--keep",
+    callback=columns_to_keep,
+    metavar="COLUMNS",
+    help="With --output: columns of the data to write, such as id,title; all by default.",
+)
+@force_option
+@top_option
+@threshold_option
 @click.option("--probabilities", "-p", is_flag=True, help="Say how likely each answer is.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
 @threads_option
@@ -34,7 +75,11 @@ Examples:
 def predict_command(
     model: str,
     data: tuple[str, ...],
+    output: str | None,
+    keep: list[str | int] | None,
+    force: bool,
     top: int | None,
+    threshold: float | None,
     probabilities: bool,
     as_json: bool,
     threads: int | None,
@@ -42,49 +87,193 @@ def predict_command(
     **options: Any,
 ) -> None:
     """Answer for texts, one line out for each text in, in their order, as they come: from standard
-    input, a text a line, or from files. An empty line gets the most common class.
+    input, a text a line, or from files. An empty line gets the most common class; a row that
+    cannot be read (--on-error skip) gets an empty answer.
     """
+    if keep is not None and output is None:
+        raise click.UsageError("--keep goes with --output: it names the columns to write.")
+    if as_json and output is not None:
+        raise click.UsageError("--json is for standard output; --output FILE.jsonl writes JSON.")
+    sources = list(data) or ["-"]
+    format = None if output is None else format_of(output)
+    check_outputs([model, *data], [Output("--output", output, "table")], force)
+    check_input(sources)
+
+    from hashembed.answers import limits
     from hashembed.classifier import TextClassifier
     from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)
-    names = [str(c) for c in classifier.classes_.tolist()]
-    multilabel = classifier.label_form_ != "single"
-    report = None
-    for batch in read_text_batches(list(data) or ["-"], **reading(options)):
-        report = batch.report
-        chances = classifier.predict_proba(batch.texts)
-        lines = [
-            _line(row, names, classifier.classes_, top, probabilities, as_json, multilabel)
-            for row in chances
-        ]
-        if lines:
-            sys.stdout.write("\n".join(lines) + "\n")
-            sys.stdout.flush()
-    if report is not None and report.skipped:
-        say(report, quiet)
-
-
-def _line(
-    chances: Any,
-    names: list[str],
-    classes: Any,
-    top: int | None,
-    probabilities: bool,
-    as_json: bool,
-    multilabel: bool,
-) -> str:
-    """An answer: tab-separated labels, with probabilities where asked for; or JSON."""
-    if top is None and not multilabel:
-        chosen = [int(chances.argmax())]
+    several = classifier.label_form_ != "single"
+    asked = limits(several, threshold, top)
+    kept = output is not None and (True if keep is None else keep)
+    batches = read_text_batches(sources, keep=kept, **reading(options))
+    teller: _Asked
+    if output is not None and format is not None:
+        teller = table = _Table(classifier, asked, format, probabilities)
+        with whole_file(output) as file:
+            table.write(batches, writer_for(format, file))
     else:
-        order = (-chances).argsort(kind="stable")[:top].tolist()
-        chosen = order if top is not None else [i for i in order if chances[i] > 0.5]
-    if as_json:
-        labels = classes[chosen].tolist()
-        found: dict[str, Any] = {"labels": labels} if multilabel else {"label": labels[0]}
-        found["probabilities"] = {names[i]: round(float(chances[i]), 6) for i in chosen}
+        teller = lines = _Lines(classifier, asked, probabilities or top is not None, as_json)
+        lines.write(batches, results())
+    report = teller.report
+    if report is not None and (data or report.formats != ["lines"] or report.repaired):
+        say(report, quiet)
+    if teller.blank:
+        say(f"{_rows(teller.blank)} could not be read and got an empty answer.", quiet)
+    if output is not None:
+        say(f"Wrote {output}, {_rows(report.rows)}.", quiet)
+
+
+class _Asked:
+    """Asks a model about batches, and remembers what was read."""
+
+    def __init__(self, classifier: "TextClassifier", asked: tuple[float | None, int | None]):
+        self.classifier, (self.threshold, self.top) = classifier, asked
+        self.multilabel = classifier.label_form_ != "single"
+        # Whether there is always exactly one answer to a text, or none.
+        self.one = not self.multilabel and self.top == 1
+        self.report: Any = None
+        self.blank = 0
+
+    def answers(self, batch: "LabelledText") -> list[Answer | None]:
+        """None for a row that could not be read."""
+        self.report = batch.report
+        found = self.classifier.predict_top(batch.texts, self.top, threshold=self.threshold)
+        if not batch.texts.null_count:
+            return list(found)
+        self.blank += batch.texts.null_count
+        missing = batch.texts.is_null().to_pylist()
+        return [None if gone else x for x, gone in zip(found, missing, strict=True)]
+
+
+class _Lines(_Asked):
+    """Answers as lines for standard output."""
+
+    def __init__(
+        self,
+        classifier: "TextClassifier",
+        asked: tuple[float | None, int | None],
+        probabilities: bool,
+        as_json: bool,
+    ):
+        super().__init__(classifier, asked)
+        self.probabilities, self.as_json = probabilities, as_json
+        terminal = is_terminal(results())
+        names = [str(c) for c in classifier.classes_.tolist()]
+        self.names = {
+            c: printable(name) if terminal or set("\t\n\r") & set(name) else name
+            for c, name in zip(classifier.classes_.tolist(), names, strict=True)
+        }
+
+    def write(self, batches: Iterable["LabelledText"], out: TextIO) -> None:
+        """A line for each text, as they come."""
+        for batch in batches:
+            out.write("".join(f"{self._line(answer)}\n" for answer in self.answers(batch)))
+            out.flush()
+
+    def _line(self, answer: Answer | None) -> str:
+        """Tab-separated labels, with probabilities where asked for; or JSON."""
+        if self.as_json:
+            return self._json(answer)
+        if answer is None:
+            return ""
+        if self.probabilities:
+            return "\t".join(f"{self.names[label]}\t{p:.4f}" for label, p in answer)
+        return "\t".join(self.names[label] for label, _ in answer)
+
+    def _json(self, answer: Answer | None) -> str:
+        labels = [label for label, _ in answer or []]
+        found: dict[str, Any] = {"labels": labels}
+        if not self.multilabel:
+            found = {"label": labels[0] if labels else None}
+        found["probabilities"] = {str(label): round(p, 6) for label, p in answer or []}
         return json.dumps(found, ensure_ascii=False)
-    if probabilities or top is not None:
-        return "\t".join(f"{names[i]}\t{chances[i]:.4f}" for i in chosen)
-    return "\t".join(names[i] for i in chosen)
+
+
+class _Table(_Asked):
+    """Answers as columns beside those of the data."""
+
+    def __init__(
+        self,
+        classifier: "TextClassifier",
+        asked: tuple[float | None, int | None],
+        format: str,
+        probabilities: bool,
+    ):
+        super().__init__(classifier, asked)
+        self.probabilities, self.joined = probabilities, format in ("csv", "tsv")
+        names = [str(c) for c in classifier.classes_.tolist()]
+        unclear = [name for name in names if SEPARATOR in name]
+        if self.joined and not self.one and unclear:
+            raise click.UsageError(
+                f"Several labels are written into one column, between commas, but {unclear[0]!r} "
+                "has a comma in it: write a .jsonl or a .parquet file."
+            )
+
+    def write(self, batches: Iterable["LabelledText"], writer: Writer) -> None:
+        """All batches; where there is no row at all, the names of the answers alone."""
+        from hashembed.readers import no_texts
+
+        for batch in batches:
+            writer.write(self.columns(batch))
+        if self.report is None:
+            writer.write(self.columns(no_texts()))
+        writer.close()
+
+    def columns(self, batch: "LabelledText") -> Columns:
+        """The columns that are kept, then the answers."""
+        answers = self.answers(batch)
+        columns = _kept(batch)
+        word = "prediction" if self.one else "predictions"
+        columns[_free(word, columns)] = self._column(answers, 0)
+        if self.probabilities:
+            word = "probability" if self.one else "probabilities"
+            columns[_free(word, columns)] = self._column(answers, 1)
+        return columns
+
+    def _column(self, answers: list[Answer | None], part: int) -> Any:
+        """The labels, or with part 1 their probabilities."""
+        import pyarrow as pa
+
+        kind = pa.from_numpy_dtype(self.classifier.classes_.dtype)
+        kind = pa.float64() if part else kind
+        if self.one:
+            values = [x[0][part] if x else None for x in answers]
+            return pa.array(_rounded(values) if part else values, kind)
+        listed = [None if x is None else [pair[part] for pair in x] for x in answers]
+        if part:
+            listed = [None if x is None else _rounded(x) for x in listed]
+        if self.joined:
+            texts = [None if x is None else SEPARATOR.join(map(str, x)) for x in listed]
+            return pa.array(texts, pa.string())
+        return pa.array(listed, pa.list_(kind))
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _rounded(values: list[Any]) -> list[Any]:
+    return [None if p is None else round(p, 6) for p in values]
+
+
+def _kept(batch: "LabelledText") -> Columns:
+    from hashembed.readers.rows import JSON_TEXT, NO_COLUMN
+
+    table = batch.kept
+    if table is None:
+        return {}
+    return {
+        field.name: JsonTexts(table[i]) if field.metadata == JSON_TEXT else table[i]
+        for i, field in enumerate(table.schema)
+        if field.name != NO_COLUMN
+    }
+
+
+def _free(name: str, columns: Columns) -> str:
+    """The name, or one with a number where the data has such a column."""
+    found, number = name, 2
+    while found in columns:
+        found, number = f"{name}_{number}", number + 1
+    return found

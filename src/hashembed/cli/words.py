@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from hashembed.cli.answering import check_input
 from hashembed.cli.options import (
     BYTE_UNITS,
     counting_bar,
@@ -14,9 +15,12 @@ from hashembed.cli.options import (
     model_argument,
     plot_option,
     quantity,
+    quiet_option,
     reading,
+    say,
     threads_option,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
 
@@ -44,8 +48,10 @@ EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
     help="For counting.",
 )
 @plot_option
+@force_option
 @threads_option
 @json_option
+@quiet_option
 def words_command(
     model: str,
     data: tuple[str, ...],
@@ -54,21 +60,40 @@ def words_command(
     by: Any,
     memory: int,
     plot: str | None,
+    force: bool,
     threads: int | None,
     as_json: bool,
+    quiet: bool,
     **options: Any,
 ) -> None:
     """The n-grams of a corpus that matter most and least to a model, in one pass."""
+    check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
+    check_input(data)
+
     from hashembed.classifier import TextClassifier
     from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)
-    batches = (batch.texts for batch in read_text_batches(list(data), **reading(options)))
+    plan = classifier.engine_plan_
+    if plan.members > 1 or plan.hidden_layers:
+        raise click.ClickException(
+            f"{model} is an ensemble or has hidden layers, and importance is told of one shallow "
+            "model only. hashembed explain works for every model."
+        )
+    report = None
+
+    def texts() -> Any:
+        nonlocal report
+        for batch in read_text_batches(list(data), **reading(options)):
+            report = batch.report
+            yield batch.texts
+
     with counting_bar() as on_bytes:
         table = classifier.important_ngrams(
-            batches, top=top, min_count=min_count, memory=memory, by=by, on_bytes=on_bytes
+            texts(), top=top, min_count=min_count, memory=memory, by=by, on_bytes=on_bytes
         )
-    draw(table, plot)
+    say(report or "read no rows", quiet)
+    draw(table, plot, quiet)
     if as_json:
         click.echo(json.dumps(table.to_dict(), indent=2, ensure_ascii=False))
         return

@@ -1,7 +1,7 @@
 """The torch engine: a bag of hash vectors under any number of hidden layers, on any device."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,9 @@ from hashembed.engine import (
     F32,
     I64,
     State,
+    check_arrays,
+    check_class_weights,
+    check_labels,
     check_rates,
     loss_not_finite,
     to_probabilities,
@@ -26,6 +29,7 @@ from hashembed.nn.layers import Aggregation, Mode
 from hashembed.nn.network import Network, draw_kept
 from hashembed.nn.ops import HAS_TRITON, MAX_DIM
 from hashembed.nn.optim import RowAdagrad, RowAdam
+from hashembed.nn.saved_state import check_optimizers
 from hashembed.shallow import EPSILON as ADAGRAD_EPSILON
 from hashembed.validation import one_of, whole_number
 
@@ -125,6 +129,7 @@ class DeepModel:
         self.network.reset_parameters(torch.Generator().manual_seed(seed))
         self.optimizers = self._make_optimizers()
         self.version = 0  # of the tensors that graphs of steps work on
+        self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
         self.prepared: Any = None  # the `Steps` of the last training on a GPU
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,6 +148,9 @@ class DeepModel:
             hidden.append(len(tensors[f"hidden.{len(hidden)}.bias"]))
         options["importance"] = "P" in tensors
         options["batch_norm"] = any(name.startswith("norms.") for name in tensors)
+        if tensors["E"].ndim != 2 or tensors["bias"].ndim != 1:
+            raise ValueError("E must have two dimensions and bias one")
+        _check_before(spec, tensors, hidden, options)
         model = cls(spec, tensors["E"].shape[1], len(tensors["bias"]), hidden, **options)
         _copy_all(model._weights(), tensors)
         return model
@@ -182,8 +190,10 @@ class DeepModel:
                 [self], bags, labels, order, rates, batch_size, weights, snippets
             )
             return found[0]  # type: ignore[no-any-return]
+        self.use_class_weights(labels)
         batches = -(-len(order) // batch_size)
         check_rates(batches, rates)
+        check_labels(labels, len(bags), self.num_classes, self.multilabel)
         starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
         out = torch.empty(len(order))
         self.network.train()
@@ -192,7 +202,8 @@ class DeepModel:
             chosen = order[begin : begin + batch_size]
             batch = make_batch(bags.keys, starts[chosen], lengths[chosen], self.device)
             keep = self.kept(len(batch[0]), torch.tensor(self.steps, device=self.device))
-            losses = self.losses(self.network(*batch, keep), self._truth(labels.take(chosen)))
+            logits = self.network(*batch, keep)
+            losses = self.losses(logits, self._truth(labels.take(chosen)))
             if weights is not None:
                 losses = losses * to_device(weights[chosen], self.device)
             if not bool(losses.isfinite().all()):
@@ -234,6 +245,7 @@ class DeepModel:
     ) -> F32:
         """Models on the same GPU, step by step at once -> their losses (members, documents)."""
         for member in members:
+            check_labels(labels, len(bags), member.num_classes, member.multilabel)
             member.network.train()
         found: F32 = feeding.train_members(
             members,
@@ -247,10 +259,18 @@ class DeepModel:
         )
         return found
 
-    @torch.no_grad()
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
-        out = np.empty((len(bags), self.num_classes), np.float32)
+        return self._outputs(bags, self.network, self.num_classes)
+
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, D) that the layers see."""
+        return self._outputs(bags, self.network.vectors, self.network.bag.output_dim)
+
+    @torch.no_grad()
+    def _outputs(self, bags: Bags, layers: Callable[[Tensor, Tensor], Tensor], width: int) -> F32:
+        """What layers of the network make of the documents (documents, width)."""
+        out = np.empty((len(bags), width), np.float32)
         keys = place_keys(bags.keys, self.spec, self.device)
         self.network.eval()
         offsets, begin = bags.offsets, 0
@@ -262,7 +282,7 @@ class DeepModel:
             part = keys[offsets[begin] : offsets[end]]
             batch = part if isinstance(part, Tensor) else to_device(part, self.device)
             places = to_device(offsets[begin : end + 1] - offsets[begin], self.device)
-            out[begin:end] = self.network(batch, places).cpu().numpy()
+            out[begin:end] = layers(batch, places).cpu().numpy()
             begin = end
         return out
 
@@ -283,10 +303,18 @@ class DeepModel:
         arrays = {name: _to_array(value) for name, value in tensors.items()}
         return {**arrays, "steps": np.array(self.steps)}
 
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        steps = state.get("steps", np.empty(0))
+        if steps.shape != () or not 0 <= int(steps) < 2**62:
+            raise ValueError("the number of steps is missing, or is none")
+        check_arrays(self._weights(), _weights_of(state))
+        check_optimizers(self.optimizers, {n: a for n, a in state.items() if "/" in n})
+
     def load_state(self, state: State) -> None:
         """Back to that state."""
-        weights = {name: a for name, a in state.items() if name != "steps" and "/" not in name}
-        _copy_all(self._weights(), weights)
+        self.check_state(state)
+        _copy_all(self._weights(), _weights_of(state))
         self.steps = int(state["steps"])
         self.version += 1
         for number, optimizer in enumerate(self.optimizers):
@@ -367,9 +395,22 @@ class DeepModel:
         truth: classes (n,), or which document has which (n, classes).
         """
         if self.multilabel:
-            kind = truth.to(logits.dtype)
-            return F.binary_cross_entropy_with_logits(logits, kind, reduction="none").sum(1)
+            kind, weight = truth.to(logits.dtype), None
+            if self.class_weights is not None:
+                weight = torch.where(truth != 0, self.class_weights[0], self.class_weights[1])
+            return F.binary_cross_entropy_with_logits(logits, kind, weight, reduction="none").sum(1)
         return F.cross_entropy(logits, truth, reduction="none")
+
+    def use_class_weights(self, labels: Labels) -> None:
+        """Train by the class weights of these labels from now on."""
+        before, now = self.class_weights, None
+        if labels.class_weights is not None:
+            weights = check_class_weights(labels, self.multilabel, self.num_classes)
+            now = to_device(weights, self.device)
+        same = before is now if before is None or now is None else torch.equal(before, now)
+        if not same:
+            self.class_weights = now
+            self.version += 1  # graphs of steps know the tensor of before
 
     def set_rate(self, rate: float | Tensor) -> None:
         """The rate of the next step, before its backward pass, which may update rows already."""
@@ -392,12 +433,7 @@ class DeepModel:
         return to_device(array, self.device)
 
     def _weights(self) -> dict[str, Tensor]:
-        """Parameters and statistics by name; the hash functions follow from the spec."""
-        return {
-            _NAMES.get(name, name): tensor
-            for name, tensor in self.network.state_dict().items()
-            if not name.startswith("bag.hash_")
-        }
+        return _named(self.network)
 
     def _optimizer_state(self) -> dict[str, Any]:
         out = {}
@@ -418,14 +454,36 @@ def _to_array(value: Any) -> Any:
     return value.detach().cpu().numpy().copy() if isinstance(value, Tensor) else np.array(value)
 
 
+def _weights_of(state: State) -> State:
+    return {name: array for name, array in state.items() if name != "steps" and "/" not in name}
+
+
+def _check_before(
+    spec: HashSpec, tensors: State, hidden: Sequence[int], options: dict[str, Any]
+) -> None:
+    """Refuse tensors that do not fit each other, before anything of their sizes is made."""
+    layout = ("batch_norm", "importance", "mode", "aggregation", "append_importance")
+    network = Network(
+        spec,
+        tensors["E"].shape[1],
+        len(tensors["bias"]),
+        hidden,
+        **{name: options[name] for name in layout if name in options},
+        device="meta",
+    )
+    check_arrays(_named(network), tensors)
+
+
+def _named(network: Network) -> dict[str, Tensor]:
+    """Parameters and statistics by name; the hash functions follow from the spec."""
+    return {
+        _NAMES.get(name, name): tensor
+        for name, tensor in network.state_dict().items()
+        if not name.startswith("bag.hash_")
+    }
+
+
 @torch.no_grad()
 def _copy_all(tensors: dict[str, Tensor], arrays: State) -> None:
-    if tensors.keys() != arrays.keys():
-        different = ", ".join(sorted(tensors.keys() ^ arrays.keys()))
-        raise ValueError(f"tensors must be those of one model, missing or unknown: {different}")
     for name, tensor in tensors.items():
-        if tensor.shape != arrays[name].shape:
-            raise ValueError(
-                f"{name} must have the shape {tuple(tensor.shape)}, found {arrays[name].shape}"
-            )
         tensor.copy_(torch.from_numpy(np.require(arrays[name], requirements=["C", "W"])))

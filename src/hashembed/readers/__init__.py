@@ -27,6 +27,7 @@ __all__ = [
     "LabelledText",
     "Problem",
     "Report",
+    "no_texts",
     "read",
     "read_batches",
     "read_fasttext",
@@ -44,12 +45,14 @@ class LabelledText:
     labels: an Arrow column of strings, dictionary-encoded; or of lists of strings where rows have
         several labels; or None where only texts were asked for.
     texts: an Arrow column of large strings, in chunks.
+    kept: an Arrow table of the columns that `keep` asked for, or None.
     report: what was found. Batches share one, which grows as the reading goes on.
     """
 
     labels: Any
     texts: pa.ChunkedArray
     report: Report
+    kept: pa.Table | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -69,6 +72,7 @@ class ReadOptions(TypedDict, total=False):
     label_prefix: str | None
     encoding: str | None
     on_error: str
+    keep: bool | Sequence[Column]
 
 
 def read(
@@ -126,9 +130,11 @@ def read_batches(
 def read_texts(paths: Paths, **options: Unpack[ReadOptions]) -> LabelledText:
     """Texts alone, all of them and in order; labels may be there or not, and are not read.
 
-    The options are those of `read`. The format follows from the name of the file, and is "lines"
-    where that says nothing: a line, a text, also if it is empty. With "skip", a row that cannot be
-    read stays in its place, as null. `label` only says which column is not text.
+    The options are those of `read`, and `keep`: columns that the texts shall come with, or True
+    for all of them, as they stand in the file; see `LabelledText.kept`.
+    The format follows from the name of the file, and is "lines" where that says nothing: a line, a
+    text, also if it is empty. With "skip", a row that cannot be read stays in its place, as null.
+    `label` only says which column is not text.
     """
     return _whole(paths, Options(**options, labelled=False))
 
@@ -138,6 +144,11 @@ def read_text_batches(
 ) -> Iterator[LabelledText]:
     """`read_texts` in batches, as `read_batches` has them."""
     return _batches(paths, Options(**options, labelled=False), rows)
+
+
+def no_texts() -> LabelledText:
+    """What a reading without any row gives."""
+    return LabelledText(None, pa.chunked_array([], pa.large_string()), Report())
 
 
 def _whole(paths: Paths, options: Options) -> LabelledText:
@@ -190,4 +201,6 @@ def _joined(pieces: list[Piece], lists: bool, reading: Reading) -> LabelledText:
     elif reading.options.labelled:
         chunks = pa.chunked_array([piece.labels for piece in pieces])
         labels = pa.concat_arrays(chunks.unify_dictionaries().chunks)
-    return LabelledText(labels, texts, reading.report)
+    kept = [piece.kept for piece in pieces if piece.kept is not None]
+    table = pa.concat_tables(kept, promote_options="permissive") if kept else None
+    return LabelledText(labels, texts, reading.report, table)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
+
+from hashembed.compiling import njit
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]

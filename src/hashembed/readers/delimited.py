@@ -4,13 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from hashembed.readers.columns import Choice, by_name, choose, describe
+from hashembed.readers.columns import Choice, by_name, choose, describe, find
 from hashembed.readers.cutting import AFTER_QUOTE, GOOD, PLAIN
 from hashembed.readers.dialect import Table, cells_of, patience_for, recognise, sample_of
 from hashembed.readers.headers import is_header
 from hashembed.readers.report import DataError, Problem
-from hashembed.readers.rows import Options, Rows, encoded
+from hashembed.readers.rows import Options, Rows, encoded, kept_columns, unique_names
 from hashembed.wording import given
 
 _FORMATS = {",": "CSV", "\t": "TSV"}
@@ -40,6 +42,11 @@ class Delimited:
             self.dialect = replace(self.dialect, columns=before.dialect.columns)
         rows = [row for row in cells[self.header :] if len(row) == self.dialect.columns]
         self.choice = self._choose(rows, options, before)
+        self.kept = kept_columns(
+            options.keep,
+            self.dialect.columns,
+            lambda wanted: find("keep", wanted, self.names, self.dialect.columns),
+        )
         self.escapes = before.escapes if before is not None else options.escapes
         if self.escapes is None:
             self.escapes = not self.header and self._is_zhang_form(rows, kinds)
@@ -99,8 +106,9 @@ class Delimited:
         """See `Parser`."""
         label, texts = self.choice.label, self.choice.texts
         taken = texts if label is None else (label, *texts)
-        slots = [-1] * (max(taken) + 1)
-        for slot, column in enumerate(taken):
+        scanned = (*taken, *(c for c in self.kept if c not in taken))
+        slots = [-1] * (max(scanned) + 1)
+        for slot, column in enumerate(scanned):
             slots[column] = slot
         dialect = self.dialect
         table = Table.scan(data, line, patience, dialect, slots)
@@ -111,15 +119,28 @@ class Delimited:
         good = (table.wrong == GOOD) & (table.fields == dialect.columns)
         first = len(taken) - len(texts)
         labels = encoded(table.join(slice(0, 1), good, False)) if first else None
-        out = table.join(slice(first, None), good, bool(self.escapes))
+        out = table.join(slice(first, len(taken)), good, bool(self.escapes))
         rows = Rows(
             labels,
             out,
             table.lines,
             bad=~good,
             explain=lambda row: Problem(self.file, int(table.lines[row]), self._reason(table, row)),
+            kept=self._kept_cells(table, slots, good),
         )
         return rows, table.used
+
+    def _kept_cells(self, table: Table, slots: list[int], good: Any) -> pa.Table | None:
+        """The columns that were asked for besides, as they stand; null in rows that are bad."""
+        if not self.kept:
+            return None
+        names, mask = unique_names(self.names, self.dialect.columns), pa.array(good)
+        cells = {}
+        for column in self.kept:
+            slot = slots[column]
+            values = table.join(slice(slot, slot + 1), good, False)
+            cells[names[column]] = pc.if_else(mask, values, pa.scalar(None, pa.large_string()))
+        return pa.table(cells)
 
     def _reason(self, table: Table, row: int) -> str:
         if table.wrong[row] != GOOD:

@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.readers.cutting import NEWLINE, SPACE, TAB, strings
 from hashembed.readers.report import DataError
 

@@ -1,16 +1,28 @@
 """JSON lines: Arrow's parser, and Python's for the lines that Arrow cannot read."""
 
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from hashembed.readers.columns import choose, describe, listing
+from hashembed.readers.columns import choose, describe, find, listing
 from hashembed.readers.cutting import cut_lines
 from hashembed.readers.report import DataError, Problem
-from hashembed.readers.rows import I64, Options, Rows, as_strings, column_of_labels, joined
+from hashembed.readers.rows import (
+    I64,
+    JSON_TEXT,
+    NO_COLUMN,
+    Options,
+    Rows,
+    as_strings,
+    column_of_labels,
+    joined,
+    kept_columns,
+)
 from hashembed.readers.rows import without_surrogates as clean
 
 Path = tuple[str, ...]  # a key, or a key within keys
@@ -95,10 +107,11 @@ class JsonLines:
         self.label: str | None = None
         self.text: str | None = None
         self._keys: tuple[Path | None, tuple[Path, ...]] | None = None
+        self._kept: dict[str, Path] | None = None  # keys to keep; None is all of an object
         self._schema: pa.Schema | None = None
         if isinstance(before, JsonLines) and before._keys is not None:
             self._keys, self._schema = before._keys, before._schema
-            self.label, self.text = before.label, before.text
+            self.label, self.text, self._kept = before.label, before.text, before._kept
 
     def _find_keys(self, data: bytes) -> None:
         objects = []
@@ -114,8 +127,13 @@ class JsonLines:
         count = sum(len(path) == 1 for path in paths.values())
         try:
             choice = choose(names, (), count, self.options, "key")
+            kept = kept_columns(
+                self.options.keep, count, lambda wanted: find("keep", wanted, names, count, "key")
+            )
         except DataError as error:
             raise DataError(f"{self.file}: {error}") from None
+        if not isinstance(self.options.keep, bool):
+            self._kept = {names[c]: paths[names[c]] for c in kept}
         label = None if choice.label is None else paths[names[choice.label]]
         self._keys = label, tuple(paths[names[c]] for c in choice.texts)
         self.label = describe(choice.label, names, "key")
@@ -144,6 +162,11 @@ class JsonLines:
         rows = self._fast(data, line, starts, ends, filled) if self._schema is not None else None
         if rows is None:
             rows = self._exact(data, line, starts, ends, filled)
+        if self.options.keep:
+            at = rows.lines - line
+            rows.kept = self._kept_values(
+                data[a:b] for a, b in zip(starts[at].tolist(), ends[at].tolist(), strict=True)
+            )
         return rows, len(data)
 
     def _fast(self, data: bytes, line: int, starts: I64, ends: I64, filled: I64) -> Rows | None:
@@ -195,6 +218,36 @@ class JsonLines:
             lines.append(line + i)
         column = column_of_labels(labels) if self.options.labelled else None
         return Rows(column, pa.array(texts, pa.large_string()), np.array(lines, np.int64), bad)
+
+    def _kept_values(self, lines: Iterable[bytes]) -> pa.Table:
+        """The keys that were asked for besides, each value as JSON; null where there is none."""
+        columns: dict[str, list[str | None]] = {name: [] for name in self._kept or ()}
+        count = 0
+        for raw in lines:
+            for name, value in self._kept_of(raw):
+                column = columns.setdefault(name, [])
+                column += [None] * (count - len(column))
+                column.append(clean(json.dumps(value, ensure_ascii=False)))
+            count += 1
+        if not columns:  # a table without columns would not know how many rows it has
+            return pa.table({NO_COLUMN: pa.nulls(count)})
+        kind = pa.large_string()
+        arrays = [pa.array(c + [None] * (count - len(c)), kind) for c in columns.values()]
+        fields = [pa.field(clean(name), kind, metadata=JSON_TEXT) for name in columns]
+        return pa.table(arrays, pa.schema(fields))
+
+    def _kept_of(self, raw: bytes) -> Iterator[tuple[str, Any]]:
+        """Names and values to keep of one line."""
+        try:
+            found = _object(raw)
+        except _Bad:
+            return
+        if self._kept is None:
+            yield from found.items()
+            return
+        for name, path in self._kept.items():
+            with suppress(_Bad):
+                yield name, _value(found, path)
 
     def _row(self, found: dict[str, Any]) -> tuple[str | list[str] | None, str]:
         assert self._keys is not None  # an object was found, so there are keys

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
+from hashembed.compiling import njit
 from hashembed.readers.cutting import SPACE, TAB, as_bytes, cut_lines, strings
 from hashembed.readers.report import Problem
 from hashembed.readers.rows import I64, Rows, encoded

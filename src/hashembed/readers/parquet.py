@@ -8,9 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hashembed.readers.columns import choose, describe
+from hashembed.readers.columns import choose, describe, find
 from hashembed.readers.report import DataError, Problem
-from hashembed.readers.rows import Options, Rows, as_strings, encoded, joined
+from hashembed.readers.rows import (
+    Options,
+    Rows,
+    as_strings,
+    encoded,
+    joined,
+    kept_columns,
+    unique_names,
+)
 
 Place = tuple[int, ...]  # the number of a column, and of a column within it
 
@@ -41,6 +49,11 @@ class Parquet:
         places = list(paths)
         self._texts = [places[c] for c in choice.texts]
         self._label = None if choice.label is None else places[choice.label]
+        kept = kept_columns(
+            options.keep, len(schema), lambda wanted: find("keep", wanted, names, len(schema))
+        )
+        labels = unique_names(names, len(names))
+        self._kept = {labels[c]: places[c] for c in kept}
         for place in self._texts:
             kind = _kind(schema, place)
             if not _is_text(kind):
@@ -72,7 +85,8 @@ class Parquet:
 
     def _columns(self) -> list[str]:
         """The names of the columns to read; all of that name come, and those within them."""
-        taken = [*self._texts, *([] if self._label is None else [self._label])]
+        label = [] if self._label is None else [self._label]
+        taken = [*self._texts, *label, *self._kept.values()]
         return list(dict.fromkeys(self._schema.field(place[0]).name for place in taken))
 
     def _column(self, batch: pa.RecordBatch, place: Place) -> Any:
@@ -99,7 +113,10 @@ class Parquet:
                     bad.setdefault(
                         row, self._problem(number + row, "found a null among the labels")
                     )
-        return Rows(labels, text, np.arange(number, number + len(batch)), bad, unit="row")
+        found = {name: self._column(batch, place) for name, place in self._kept.items()}
+        kept = pa.table(found) if found else None
+        lines = np.arange(number, number + len(batch))
+        return Rows(labels, text, lines, bad, unit="row", kept=kept)
 
     def _valid_labels(self, labels: Any, number: int, bad: dict[int, Problem]) -> Any:
         """The same for labels; in lists, a label that is not UTF-8 spoils its row."""

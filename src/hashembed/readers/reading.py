@@ -29,11 +29,13 @@ class Piece:
     labels: Any
     texts: Any
     pause: bool = False
+    kept: pa.Table | None = None
 
     def slice(self, start: int, size: int) -> "Piece":
         """Some of the rows."""
         labels = None if self.labels is None else self.labels.slice(start, size)
-        return Piece(labels, self.texts.slice(start, size))
+        kept = None if self.kept is None else self.kept.slice(start, size)
+        return Piece(labels, self.texts.slice(start, size), kept=kept)
 
 
 class Reading:
@@ -122,6 +124,15 @@ class Reading:
         if decoder.found is not None and not decoder.found.startswith("utf-8"):
             add_once(report.encodings, decoder.found.upper())
 
+    def _kept(self, rows: Rows) -> pa.Table | None:
+        """What was asked for besides; where a format has no columns, there is the text."""
+        if rows.kept is not None or not self.options.keep:
+            return rows.kept
+        keep = self.options.keep
+        if not isinstance(keep, bool) and list(keep) not in (["text"], [1]):
+            raise DataError(f"found no column {keep[0]!r} to keep: the only one is 'text'")
+        return pa.table({"text": rows.texts})
+
     def _describe(
         self, format: str, label: str | None, text: str | None, notes: list[str] | None = None
     ) -> None:
@@ -176,7 +187,7 @@ class Reading:
                 return rows.problem(row)
             return Problem(file, int(rows.lines[row]), "the label is empty", rows.unit)
 
-        piece = Piece(labels, texts, pause)
+        piece = Piece(labels, texts, pause, self._kept(rows))
         wrong = np.flatnonzero(bad)
         if len(wrong) and stop:
             piece = piece.slice(0, int(wrong[0]))
@@ -187,6 +198,7 @@ class Reading:
                 piece.texts = pc.if_else(mask, texts, pa.scalar(None, pa.large_string()))
             else:
                 piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
+                piece.kept = None if piece.kept is None else piece.kept.filter(mask)
         self.report.rows += len(piece.texts)
         if piece.labels is not None and not self._watch.full:
             self._watch.see(piece.labels)

@@ -38,6 +38,7 @@ class Options:
     encoding: str | None = None
     on_error: str = "stop"
     labelled: bool = True
+    keep: bool | Sequence[Column] = False
 
     def __post_init__(self) -> None:
         one_of(named("on_error"), self.on_error, ("stop", "skip"))
@@ -86,6 +87,7 @@ class Rows:
     """Rows of a file.
 
     labels: strings, dictionary-encoded, or lists of strings, or None where none were asked for.
+    kept: the columns that were asked for besides, or None; null where a row has none.
     lines: the first line of each row; `unit` is what is counted.
     bad: which rows have a problem; what their columns hold means nothing.
     problems: those that are known, {row: problem}.
@@ -99,6 +101,7 @@ class Rows:
     bad: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     explain: Callable[[int], Problem] | None = None
     unit: str = "line"
+    kept: pa.Table | None = None
 
     def __post_init__(self) -> None:
         if len(self.bad) < len(self.texts):
@@ -152,6 +155,29 @@ def joined(columns: Sequence[Any]) -> Any:
     if len(columns) == 1:
         return columns[0]
     return pc.binary_join_element_wise(*columns, pa.scalar(" ", pa.large_string()))
+
+
+def kept_columns(
+    keep: bool | Sequence[Column], count: int, find: Callable[[Column], int]
+) -> list[int]:
+    """The columns that are asked for besides text and label; `find` gives the place of one."""
+    if isinstance(keep, bool):
+        return list(range(count)) if keep else []
+    return list(dict.fromkeys(find(column) for column in keep))
+
+
+def unique_names(names: Sequence[str] | None, count: int) -> list[str]:
+    """A name for each column: its own, or its number; a second one of the same name has both."""
+    found: list[str] = []
+    for i in range(count):
+        name = names[i] if names is not None and i < len(names) else ""
+        name = name or f"column {i + 1}"
+        found.append(name if name not in found else f"{name} (column {i + 1})")
+    return found
+
+
+NO_COLUMN = ""  # stands in a table of rows without any key
+JSON_TEXT = {b"json": b"1"}  # metadata of columns whose strings are JSON
 
 
 def as_strings(labels: Any) -> Any:

@@ -1,0 +1,75 @@
+"""Other spellings of the options of `hashembed train`: fastText's, and earlier ones of ours.
+
+They work, but help does not list them. fastText writes one dash, as in `-lr 0.5`.
+"""
+
+from typing import Any
+
+import click
+
+SAME = {  # other spelling -> option
+    "dim": "--embedding-dim",
+    "rows": "--num-embeddings",
+    "buckets": "--num-buckets",
+    "hashes": "--num-hashes",
+    "hidden": "--hidden-layers",
+    "rate": "--learning-rate",
+    "lr": "--learning-rate",
+    "epoch": "--passes",
+    "epochs": "--passes",
+    "thread": "--threads",
+    "validate": "--validation",
+    "output": "--output",
+}
+
+
+class WithAliases(click.Command):
+    """A command that takes the other spellings, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Translate first."""
+        return super().parse_args(ctx, translate(args))
+
+
+def translate(args: list[str]) -> list[str]:
+    """['-lr', '0.5', '--wordNgrams=2'] -> ['--learning-rate', '0.5', '--ngrams', '1-2']."""
+    out: list[str] = []
+    characters: dict[str, str] = {}
+    waiting = iter(args)
+    for arg in waiting:
+        if arg == "--":
+            return [*out, *_subwords(characters), arg, *waiting]
+        name, equals, value = arg.partition("=")
+        bare = name.removeprefix("-").removeprefix("-")
+        if bare == name or not bare:
+            out.append(arg)
+        elif name == "--balanced":
+            out += ["--class-weight", "balanced"]
+        elif bare in SAME:
+            out += [SAME[bare], value] if equals else [SAME[bare]]
+        elif bare in ("wordNgrams", "minn", "maxn", "input"):
+            value = value if equals else _next(name, waiting)
+            if bare == "wordNgrams":
+                out += ["--ngrams", f"1-{value}"]
+            elif bare == "input":
+                out.append(value)
+            else:
+                characters[bare] = value
+        else:
+            out.append(arg)
+    return [*out, *_subwords(characters)]
+
+
+def _next(name: str, waiting: Any) -> str:
+    value = next(waiting, None)
+    if value is None:
+        raise click.UsageError(f"Option '{name}' requires an argument.")
+    return str(value)
+
+
+def _subwords(characters: dict[str, str]) -> list[str]:
+    """fastText's two options for one of ours; -maxn 0 means none."""
+    longest = characters.get("maxn", characters.get("minn", "0"))
+    if longest == "0":
+        return []
+    return ["--subwords", f"{characters.get('minn', '1')}-{longest}"]

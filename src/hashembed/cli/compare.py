@@ -1,0 +1,77 @@
+"""`hashembed compare`."""
+
+import json
+import os
+from typing import Any
+
+import click
+
+from hashembed.cli.answering import as_type, check_input
+from hashembed.cli.options import (
+    data_options,
+    json_option,
+    quiet_option,
+    reading,
+    say,
+    threads_option,
+)
+
+EXAMPLE = """\b
+Example:
+  hashembed compare old.safetensors new.safetensors test.csv --show 20"""
+
+
+@click.command("compare", epilog=EXAMPLE)
+@click.argument("first", type=click.Path(dir_okay=False))
+@click.argument("second", type=click.Path(dir_okay=False))
+@click.argument("data", nargs=-1, required=True)
+@data_options()
+@click.option(
+    "--show",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="How many texts with different answers.",
+)
+@threads_option
+@json_option
+@quiet_option
+def compare_command(
+    first: str,
+    second: str,
+    data: tuple[str, ...],
+    show: int,
+    threads: int | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Ask two models about the same labelled text: the accuracy of both, whether the gap is more
+    than chance (McNemar's exact test), the classes that change, the texts with different answers.
+    With --json all of these texts.
+    """
+    check_input(data)
+
+    from hashembed.classifier import TextClassifier
+    from hashembed.comparing import compare
+    from hashembed.readers import read
+
+    models = [TextClassifier.load(path, threads=threads) for path in (first, second)]
+    rows = read(list(data), **reading(options))
+    say(rows.report, quiet)
+    labels = as_type(rows.labels, models[0].classes_)
+    result = compare(models[0], models[1], rows.texts, labels, names=_names(first, second))
+    if as_json:
+        found = {"data": rows.report.to_dict(), **result.to_dict(), "models": [first, second]}
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    Console(highlight=False).print(result.view(show))
+
+
+def _names(first: str, second: str) -> tuple[str, str]:
+    """What is different about two paths: the names of the files, where these differ."""
+    short = os.path.basename(first), os.path.basename(second)
+    return short if short[0] != short[1] else (first, second)

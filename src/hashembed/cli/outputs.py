@@ -1,0 +1,149 @@
+"""Before a command writes: it does not write over what it reads, nor over something else.
+
+An output is never one of the inputs, by whatever name. A file that is there already is replaced by
+one of its own kind only, or with --force; what it is, its content says.
+"""
+
+import glob
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import click
+
+Kind = Literal["model", "snapshot", "picture", "page", "table"]
+
+force_option = click.option(
+    "--force", is_flag=True, help="Replace files that are there already, of whatever kind."
+)
+
+NAMES = {
+    "model": "a model",
+    "snapshot": "a snapshot of training",
+    "picture": "a picture",
+    "page": "a page of HTML",
+    "table": "a file that may be lost",
+}
+_PICTURES = (b"\x89PNG", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
+_START = 4096  # bytes that are looked at
+
+
+class Output(NamedTuple):
+    """A file that a command is to write, if its option was given."""
+
+    option: str
+    path: str | None
+    kind: Kind
+
+
+def check_outputs(
+    inputs: Iterable[str | None], outputs: Iterable[Output], force: bool = False
+) -> None:
+    """Refuse outputs that would destroy something, or that cannot be written, before any work."""
+    read = [path for given in inputs if given is not None for path in _expanded(given)]
+    given = [output for output in outputs if output.path is not None]
+    for number, output in enumerate(given):
+        for path in read:
+            _check_input(output, path)
+        for other in given[:number]:
+            if _is_same(str(output.path), str(other.path)):
+                _refuse(output, f"is the file of {other.option}, too")
+        _check_writable(output)
+        if not force or output.kind == "snapshot":  # which is read as well
+            _check_kind(output)
+    for path in read:
+        _check_standard_output(path)
+
+
+def _expanded(path: str) -> list[str]:
+    """The files that a path or a pattern means; none is standard input."""
+    if path == "-":
+        return []
+    found = [] if os.path.exists(path) else glob.glob(path, recursive=True)
+    return found or [path]
+
+
+def _check_input(output: Output, path: str) -> None:
+    if _is_same(str(output.path), path):
+        _refuse(output, f"is read by this command as {path}: choose another name")
+    inside = os.path.join(os.path.realpath(path), "")
+    if os.path.isdir(path) and os.path.realpath(str(output.path)).startswith(inside):
+        _refuse(output, f"lies in {path}, and would be read as data the next time")
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether both are the same file, also by a link; devices and pipes lose nothing."""
+    try:
+        found, wanted = os.stat(one), os.stat(other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
+    return os.path.samestat(found, wanted) and stat.S_ISREG(found.st_mode)
+
+
+def _check_writable(output: Output) -> None:
+    """A folder to write into; or a device or pipe that takes it."""
+    from hashembed.writing import check_sink
+
+    path = str(output.path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        try:
+            check_sink(path, os.stat(path))
+        except OSError as error:
+            _refuse(output, f"{error.strerror}")
+        if not os.access(path, os.W_OK):
+            _refuse(output, "cannot be written to")
+        return
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        _refuse(output, f"cannot be written: there is no folder {os.path.dirname(path) or folder}")
+    in_place = output.kind == "picture" and os.path.exists(path)
+    if not os.access(path if in_place else folder, os.W_OK):
+        _refuse(output, f"cannot be written into {folder}: no permission")
+
+
+def _check_kind(output: Output) -> None:
+    path = str(output.path)
+    if not os.path.isfile(path) or os.path.getsize(path) == 0:
+        return
+    found = kind_of_file(path)
+    if found != output.kind or found is None:
+        is_there = NAMES.get(found or "", f"not {NAMES[output.kind]}")
+        force = "" if output.kind == "snapshot" else ", or add --force"
+        _refuse(output, f"is there already, and is {is_there}: choose another name{force}")
+
+
+def kind_of_file(path: str) -> Kind | None:
+    """What a file holds, by its content; None of anything else, such as data."""
+    from hashembed.checkpoint import kind_of
+
+    try:
+        with open(path, "rb") as file:
+            start = file.read(_START)
+        ours = kind_of(path)
+    except OSError:
+        return None
+    if ours is not None:
+        return "snapshot" if ours == "Snapshot" else "model"
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "page"
+    drawn = start.startswith(_PICTURES) or (start[:4] == b"RIFF" and start[8:12] == b"WEBP")
+    drawn = drawn or text.startswith(b"<svg") or (text.startswith(b"<?xml") and b"<svg" in text)
+    drawn = drawn or (start[:2] == b"\x1f\x8b" and path.endswith(".svgz"))
+    return "picture" if drawn else None
+
+
+def _check_standard_output(path: str) -> None:
+    """`predict model texts >> texts` would read its own answers, and never end."""
+    try:
+        same = os.path.samestat(os.fstat(sys.__stdout__.fileno()), os.stat(path))  # type: ignore[union-attr]
+    except (AttributeError, OSError, ValueError):
+        return
+    if same and os.path.isfile(path):
+        raise click.UsageError(f"Standard output is {path}, which is read by this command.")
+
+
+def _refuse(output: Output, why: str) -> None:
+    raise click.BadParameter(f"{output.path} {why}.", param_hint=output.option)

@@ -1,0 +1,121 @@
+"""Files that are there whole, or not at all.
+
+A file is written under another name in the same folder, and renamed when it is on the disk. A
+process that is killed leaves that other name behind; the next one that writes into the folder
+removes it: it can lock the file, so nobody is writing it.
+"""
+
+import errno
+import os
+import re
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+CAN_LOCK = os.name == "posix"  # elsewhere leftovers stay
+if CAN_LOCK:
+    import fcntl
+
+PathLike = str | os.PathLike[str]
+
+_LEFTOVER = re.compile(r"\.hashembed-[0-9a-f]{16}\.tmp")
+_BINARY = getattr(os, "O_BINARY", 0)  # of Windows
+
+
+def write_whole(path: PathLike, data: bytes) -> None:
+    """Write a file, or replace one: whole, on the disk, with the rights of the one before.
+
+    A symbolic link stays one, and the file that it names is replaced. What is no file, as
+    /dev/null or a named pipe, stays what it is, and is written to.
+    """
+    before = _status(path)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        check_sink(path, before)
+        with open(path, "wb") as sink:
+            sink.write(data)
+        return
+    target = Path(os.path.realpath(path))
+    _remove_leftovers(target.parent)
+    descriptor, temporary = _temporary(target.parent, 0o666 if before is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if before is not None:
+                _give_rights(descriptor, before)
+            os.fsync(descriptor)
+            if not CAN_LOCK:
+                file.close()  # Windows renames no file that is open
+            os.replace(temporary, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def check_sink(path: PathLike, found: os.stat_result) -> None:
+    """Refuse what is no file and cannot be written to as if it were one."""
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
+    if not (stat.S_ISCHR(found.st_mode) or stat.S_ISFIFO(found.st_mode)):
+        kind = "a socket" if stat.S_ISSOCK(found.st_mode) else "a device"
+        raise OSError(errno.EINVAL, f"is {kind}, expected a file", str(path))
+
+
+def _status(path: PathLike) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _temporary(folder: Path, mode: int) -> tuple[int, Path]:
+    """A new file that this process has locked; its rights are as the umask wants them."""
+    while True:
+        name = folder / f".hashembed-{secrets.token_hex(8)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
+        descriptor = os.open(name, flags, mode)
+        if _lock(descriptor) is not False and name.exists():
+            return descriptor, name
+        os.close(descriptor)  # another process took it for a leftover before it was locked
+
+
+def _give_rights(descriptor: int, before: os.stat_result) -> None:
+    """Those of the file that is replaced."""
+    if not hasattr(os, "fchmod"):
+        return
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
+        with suppress(PermissionError):  # only root may give files away
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Files of ours that no living process writes."""
+    if not CAN_LOCK:
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        names = [entry.path for entry in entries if _LEFTOVER.fullmatch(entry.name)]
+        for name in names:
+            with suppress(OSError):
+                descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    if _lock(descriptor):
+                        os.unlink(name)
+                finally:
+                    os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """True; or False where another process has it, None where files cannot be locked."""
+    if not CAN_LOCK:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
