@@ -118,56 +118,42 @@ def test_a_plan_knows_the_shapes_of_its_engine(hidden, members, batch_norm):
     assert plan.shapes(3) == found
 
 
-HIDDEN_BOMB = """
+REFUSE_BOTH = """
 import resource, sys
 from hashembed import TextClassifier
 from hashembed.checkpoint import ModelFileError
-import hashembed.nn.deep_file
-limit = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    if sys.argv[2] == "classifier":
-        TextClassifier.load(sys.argv[1])
-    else:
-        hashembed.nn.deep_file.load_deep(sys.argv[1])
-except ModelFileError as error:
-    print(error)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - limit) // 1024)
+from hashembed.nn.deep_file import load_deep
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kilobytes
+for load, path in ((TextClassifier.load, sys.argv[1]), (load_deep, sys.argv[2])):
+    try:
+        load(path)
+    except ModelFileError as error:
+        print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
-
-
-def memory_to_refuse(path, kind):
-    done = subprocess.run(
-        [sys.executable, "-c", HIDDEN_BOMB, path, kind], capture_output=True, text=True, check=True
-    )
-    message, megabytes = done.stdout.splitlines()
-    return message, int(megabytes)
 
 
 def test_hidden_layers_that_promise_too_much(tmp_path):
     """Small files whose layers would take gigabytes are refused before anything is made."""
-    path, wide = tmp_path / "model", 80_000
+    one, two, wide = tmp_path / "classifier", tmp_path / "deep", 30_000
     clf = TextClassifier(num_embeddings=40, num_buckets=10, embedding_dim=4)
-    clf.fit(["good film", "bad film"] * 9, ["+", "-"] * 9)
-    clf.save(path)
-    tensors, meta = load_tensors(path, "TextClassifier")
-    meta["engine"]["hidden_layers"] = [wide, wide]
-    for i in range(2):
-        tensors[f"hidden.{i}.weight"] = np.zeros((3, 4), np.float32)
-        tensors[f"hidden.{i}.bias"] = np.zeros(wide, np.float32)
+    clf.fit(["good film", "bad film"] * 9, ["+", "-"] * 9).save(one)
+    save_deep(two, DeepModel(HashSpec(40, 10), 4, 2, (3, 3)))
+    biases = {f"hidden.{i}.bias": np.zeros(wide, np.float32) for i in range(2)}
+    tensors, meta = load_tensors(one, "TextClassifier")
+    tensors |= {f"hidden.{i}.weight": np.zeros((3, 4), np.float32) for i in range(2)}
     tensors["W"] = np.zeros((2, wide), np.float32)
-    save_tensors(path, "TextClassifier", tensors, meta)
-    message, megabytes = memory_to_refuse(path, "classifier")
-    assert "'hidden.0.weight' of shape (3, 4), expected (80000, 4)" in message
-    assert megabytes < 100
-
-    save_deep(path, DeepModel(HashSpec(40, 10), 4, 2, (3, 3)))
-    tensors, meta = load_tensors(path, "deep model")
-    for i in range(2):
-        tensors[f"hidden.{i}.bias"] = np.zeros(wide, np.float32)
-    save_tensors(path, "deep model", tensors, meta)
-    message, megabytes = memory_to_refuse(path, "deep model")
-    assert "must have the shape" in message
-    assert megabytes < 100
+    meta["engine"]["hidden_layers"] = [wide, wide]
+    save_tensors(one, "TextClassifier", {**tensors, **biases}, meta)
+    tensors, meta = load_tensors(two, "deep model")
+    save_tensors(two, "deep model", {**tensors, **biases}, meta)
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSE_BOTH, one, two], capture_output=True, text=True, check=True
+    )
+    first, second, megabytes = done.stdout.splitlines()
+    assert "'hidden.0.weight' of shape (3, 4), expected (30000, 4)" in first
+    assert "must have the shape" in second
+    assert int(megabytes) < 100
 
 
 def test_deep_files_of_strange_shapes(tmp_path):

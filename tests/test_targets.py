@@ -111,6 +111,52 @@ def test_labels_of_another_type_later_are_refused():
         encode(np.array([[1, 0, 1], [0, 0, 0]]), np.arange(2))
 
 
+def test_single_labels_where_there_may_be_several():
+    known = np.array(["a", "b"])
+    for labels in (["b", "c", "a"], pa.array(["b", "c", "a"]).dictionary_encode()):
+        targets = encode(labels, known, "lists")
+        assert targets.form == "lists"
+        assert targets.classes.tolist() == ["a", "b", "c"]
+        assert numbers(targets) == [[1], [2], [0]]
+    for labels in ([2, 0], [[2], [0]]):
+        targets = encode(labels, np.arange(3), "matrix")
+        assert targets.form == "matrix"
+        assert numbers(targets) == [[2], [0]]
+    with pytest.raises(ValueError, match=r"found label 5, but the .* of 3 columns: .* are 0 to 2"):
+        encode([5], np.arange(3), "matrix")
+    with pytest.raises(ValueError, match=r"found a matrix .* trained with lists of labels"):
+        encode(np.eye(2, dtype=int), known, "lists")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([["a"], ["b", "a"]], "several labels for one text .text 2 has 'b' and 'a'"),
+        ([["a"], []], "a text without a label .text 2."),
+        ([["a"], ["b"]], "found lists of labels"),
+        (np.eye(2, dtype=int), "found a matrix of labels"),
+    ],
+)
+def test_several_labels_for_a_model_of_one(labels, words):
+    known = np.arange(2) if isinstance(labels, np.ndarray) else np.array(["a", "b"])
+    with pytest.raises(ValueError, match=f"{words}.*: give one label for each text, or train"):
+        encode(labels, known, "single")
+
+
+def test_batches_of_single_labels_join_those_of_lists():
+    first = encode(["b", "a"])
+    second = encode([["a", "b"], []], first.classes)
+    for parts, want in (
+        ([first, second], [[1], [0], [0, 1], []]),
+        ([second, encode(["b"], second.classes)], [[0, 1], [], [1]]),
+    ):
+        targets = join(parts)
+        assert targets.form == "lists"
+        assert numbers(targets) == want
+    with pytest.raises(ValueError, match="one form, found matrix and single"):
+        join([encode(np.eye(2, dtype=int)), encode([1, 0])])
+
+
 BIG = 2**63
 
 
@@ -164,51 +210,5 @@ def test_whole_numbers_that_floats_would_merge_are_refused(labels):
 
 
 def test_signed_and_unsigned_numbers_that_no_type_holds():
-    with pytest.raises(TypeError, match=r"labels so far are .*uint64.*, found int"):
+    with pytest.raises(TypeError, match=r"labels so far are 'uint64', .* found int.*str\(y\)"):
         encode([-1], known=encode([BIG]).classes)
-
-
-def test_single_labels_where_there_may_be_several():
-    known = np.array(["a", "b"])
-    for labels in (["b", "c", "a"], pa.array(["b", "c", "a"]).dictionary_encode()):
-        targets = encode(labels, known, "lists")
-        assert targets.form == "lists"
-        assert targets.classes.tolist() == ["a", "b", "c"]
-        assert numbers(targets) == [[1], [2], [0]]
-    for labels in ([2, 0], [[2], [0]]):
-        targets = encode(labels, np.arange(3), "matrix")
-        assert targets.form == "matrix"
-        assert numbers(targets) == [[2], [0]]
-    with pytest.raises(ValueError, match=r"found label 5, but the .* of 3 columns: .* are 0 to 2"):
-        encode([5], np.arange(3), "matrix")
-    with pytest.raises(ValueError, match=r"found a matrix .* trained with lists of labels"):
-        encode(np.eye(2, dtype=int), known, "lists")
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        ([["a"], ["b", "a"]], "several labels for one text .text 2 has 'b' and 'a'"),
-        ([["a"], []], "a text without a label .text 2."),
-        ([["a"], ["b"]], "found lists of labels"),
-        (np.eye(2, dtype=int), "found a matrix of labels"),
-    ],
-)
-def test_several_labels_for_a_model_of_one(labels, words):
-    known = np.arange(2) if isinstance(labels, np.ndarray) else np.array(["a", "b"])
-    with pytest.raises(ValueError, match=f"{words}.*: give one label for each text, or train"):
-        encode(labels, known, "single")
-
-
-def test_batches_of_single_labels_join_those_of_lists():
-    first = encode(["b", "a"])
-    second = encode([["a", "b"], []], first.classes)
-    for parts, want in (
-        ([first, second], [[1], [0], [0, 1], []]),
-        ([second, encode(["b"], second.classes)], [[0, 1], [], [1]]),
-    ):
-        targets = join(parts)
-        assert targets.form == "lists"
-        assert numbers(targets) == want
-    with pytest.raises(ValueError, match="one form, found matrix and single"):
-        join([encode(np.eye(2, dtype=int)), encode([1, 0])])

@@ -288,6 +288,8 @@ def _other_type(known: Classes, found: Classes) -> str:
     cure = f"np.asarray(labels).astype({wanted})"
     if wanted == "bool":
         cure = f"np.asarray(labels) == {example!r}, with the label that means True"
+    elif {known.dtype.kind, found.dtype.kind} == {"i", "u"}:  # and no type holds both
+        cure = "strings from the beginning: [str(y) for y in labels]"
     return (
         f"labels so far are {wanted}, such as {meant!r}, found {given}, such as {example!r}: "
         f"give {cure}"

@@ -19,6 +19,7 @@ from hashembed.cli.options import (
     reading,
     say,
     threads_option,
+    was_given,
 )
 from hashembed.cli.outputs import Output, check_outputs, force_option
 from hashembed.cli.writers import format_of, whole_file
@@ -90,8 +91,9 @@ def explain_command(
         raise click.UsageError("Give a text or --file FILE, one of them.")
     if files and plot is not None:
         raise click.UsageError("--plot draws one text; with --file use --html or --output.")
-    if text_given is not None and (output is not None or full):
-        raise click.UsageError("--output and --full go with --file; for one text there is --json.")
+    source = reading(options)
+    if text_given is not None:
+        _refuse_options_of_files(["output", "full", "top", *source])
     if output is not None:
         format_of(output, ("jsonl",))
     outputs = [
@@ -107,7 +109,7 @@ def explain_command(
     classifier = TextClassifier.load(model, threads=threads)
     wanted = None if class_ is None else class_named(class_, classifier.classes_)
     if text_given is None:
-        rows = _Rows(classifier, wanted, list(files), reading(options))
+        rows = _Rows(classifier, wanted, list(files), source)
         _explain_all(rows, None if full else top, output, html, as_json)
         say(rows.report, quiet)
         for path in filter(None, (output, html)):
@@ -129,6 +131,14 @@ def explain_command(
     from rich.console import Console
 
     Console(highlight=False).print(explanation)
+
+
+def _refuse_options_of_files(names: list[str]) -> None:
+    ctx = click.get_current_context()
+    for name in names:
+        if was_given(ctx, name):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} goes with --file; for one text there is --json.")
 
 
 class _Rows:

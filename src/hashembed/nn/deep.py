@@ -29,6 +29,7 @@ from hashembed.nn.layers import Aggregation, Mode
 from hashembed.nn.network import Network, draw_kept
 from hashembed.nn.ops import HAS_TRITON, MAX_DIM
 from hashembed.nn.optim import RowAdagrad, RowAdam
+from hashembed.nn.row_optimizer import RowOptimizer
 from hashembed.nn.saved_state import check_optimizers
 from hashembed.shallow import EPSILON as ADAGRAD_EPSILON
 from hashembed.validation import one_of, whole_number
@@ -349,6 +350,8 @@ class DeepModel:
             tensor.copy_(weights[name])
         for optimizer, state in zip(self.optimizers, states, strict=True):
             for p in list(optimizer.state):
+                if isinstance(optimizer, RowOptimizer):
+                    optimizer.adopt(p)
                 own, entries = optimizer.state[p], state.get(p, {})
                 if own.keys() != entries.keys():  # it was made since
                     own.clear()
@@ -438,7 +441,7 @@ class DeepModel:
     def _optimizer_state(self) -> dict[str, Any]:
         out = {}
         for number, optimizer in enumerate(self.optimizers):
-            for i, entries in optimizer.state_dict()["state"].items():
+            for i, entries in torch.optim.Optimizer.state_dict(optimizer)["state"].items():
                 for key, value in entries.items():
                     kind = "tensor" if isinstance(value, Tensor) else "number"
                     out[f"optimizer{number}/{kind}/{i}/{key}"] = value
@@ -476,9 +479,16 @@ def _check_before(
 
 def _named(network: Network) -> dict[str, Tensor]:
     """Parameters and statistics by name; the hash functions follow from the spec."""
+    # Not `state_dict()`, for which rows would catch up: that changes the bits of what follows.
+    found = {
+        f"{prefix}.{name}": tensor.detach()
+        for prefix, module in network.named_modules()
+        for of_module in (module.named_parameters, module.named_buffers)
+        for name, tensor in of_module(recurse=False)
+    }
     return {
         _NAMES.get(name, name): tensor
-        for name, tensor in network.state_dict().items()
+        for name, tensor in found.items()
         if not name.startswith("bag.hash_")
     }
 

@@ -20,6 +20,7 @@ from hashembed.hashing import (
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.nn import ops
 from hashembed.nn.inputs import check_ids, check_ranks, to_bags
+from hashembed.nn.owners import RowModule
 from hashembed.validation import one_of, whole_number
 
 Aggregation = Literal["sum", "concat"]
@@ -28,7 +29,7 @@ Mode = Literal["sum", "mean"]
 _DRAW = 2**24  # normals drawn at a time
 
 
-class HashEmbedding(nn.Module):
+class HashEmbedding(RowModule):
     """Looks up hash vectors, as `nn.Embedding` looks up rows; any int64 is a valid id.
 
     Args:
