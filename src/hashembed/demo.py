@@ -128,7 +128,7 @@ def explain(task: Task, model: ShallowModel, text: str) -> Explanation:
 def fit(spec: HashSpec, importance: bool, bags: Bags, task: Task) -> ShallowModel:
     """Some passes over the data at a falling rate."""
     model = ShallowModel(spec, DIM, len(task.languages), importance=importance)
-    labels = Labels.single(task.train_labels)
+    labels = Labels.single(task.train_labels[: len(bags)])
     steps = -(-len(bags) // BATCH)
     rates = np.linspace(RATE, 0, PASSES * steps, endpoint=False, dtype=np.float32)
     rng = np.random.default_rng(0)
