@@ -57,6 +57,7 @@ def hash_bag(num_embeddings=K, num_buckets=B, num_hashes=k, width=d, **options):
         width,
         num_buckets=num_buckets,
         num_hashes=num_hashes,
+        seed=0,
         device="cuda",
         generator=torch.Generator("cuda").manual_seed(0),
         **options,

@@ -78,7 +78,7 @@ def step_time(table: nn.Module, optimizer_of: Callable, ids: Tensor, repeats: in
 
 
 def hash_bag(cls=HashEmbeddingBag, num_embeddings=K, num_buckets=B, **options):
-    return cls(num_embeddings, d, num_buckets=num_buckets, num_hashes=k, **options)
+    return cls(num_embeddings, d, num_buckets=num_buckets, num_hashes=k, seed=0, **options)
 
 
 SPARSE_ADAM = (torch.optim.SparseAdam, torch.optim.Adam)

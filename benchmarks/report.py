@@ -9,6 +9,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent.parent / "README.md"
 TRAINING = Path(__file__).parent.parent / "docs" / "training.md"
+IMBALANCE = Path(__file__).parent.parent / "docs" / "imbalance.md"
 ONLINE = Path(__file__).parent.parent / "docs" / "online.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 OURS, PEER = "hashembed", "fastText"
@@ -109,6 +110,38 @@ def patience_table(rows: list[dict]) -> str:
     return "\n".join(out)
 
 
+def mean(rows: list[dict], column: str) -> float:
+    """Over the seeds."""
+    return sum(float(row[column]) for row in rows) / len(rows)
+
+
+def punctuation_table(rows: list[dict]) -> str:
+    """Markdown: accuracy without and with punctuation."""
+    out = ["| set (texts) | drop | keep | difference |", "|---|---|---|---|"]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        own = [row for row in rows if row["set"] == name]
+        drop, keep = mean(own, "drop"), mean(own, "keep")
+        texts = f"{name} ({int(own[0]['texts']):,})"
+        out.append(f"| {texts} | {drop:.1f} | {keep:.1f} | {keep - drop:+.1f} |")
+    return "\n".join(out)
+
+
+def imbalance_table(rows: list[dict]) -> str:
+    """Markdown: three measures by the weights of classes."""
+    measures = ("accuracy or micro F1", "macro recall", "macro F1")
+    weights = list(dict.fromkeys(row["weights"] for row in rows))
+    heads = ["set", "classes", "largest / smallest", *measures]
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        own = [row for row in rows if row["set"] == name]
+        cells = [name, own[0]["classes"], f"{int(own[0]['largest / smallest']):,}"]
+        for measure in measures:
+            found = [mean([r for r in own if r["weights"] == w], measure) for w in weights]
+            cells.append(" / ".join(f"{x:.1f}" for x in found))
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
+
+
 def online_table(rows: list[dict]) -> str:
     """Markdown: progressive accuracy after so many texts, and texts a second."""
     counts = ("20480", "102400", "189037")
@@ -153,6 +186,8 @@ def main() -> None:
     fill(TRAINING, hidden_table(read(RESULTS / "hidden.csv")[1]), "<!-- hidden -->")
     fill(TRAINING, patience_table(read(RESULTS / "patience.csv")[1]), "<!-- patience -->")
     fill(TRAINING, peers_table(rows), "<!-- peers -->")
+    fill(TRAINING, punctuation_table(read(RESULTS / "punctuation.csv")[1]), "<!-- punctuation -->")
+    fill(IMBALANCE, imbalance_table(read(RESULTS / "imbalance.csv")[1]), "<!-- imbalance -->")
     fill(ONLINE, online_table(read(RESULTS / "online.csv")[1]), "<!-- online -->")
 
 

@@ -103,19 +103,22 @@ def layers():
 
 def rules():
     """All updates; some of narrow rows, and of rows of 16 bits."""
-    for number in range(cuda_rows.STORE, cuda_rows.ADAM + 1):
+    for number in range(cuda_rows.STORE, cuda_rows.MOMENTUM + 1):
         ends = number in (cuda_rows.STORE, cuda_rows.ADAM)
+        lazy = number >= cuda_rows.ADAM
+        moments = 1 if number == cuda_rows.MOMENTUM else 2
         more = ((2, torch.float32), (40, torch.bfloat16)) if ends else ((5, torch.float32),)
         for d, kind in ((20, torch.float32), *more):
-            width = {cuda_rows.ADAM: record_width(d), cuda_rows.ADAGRAD_ROWWISE: 1}
-            adam = number == cuda_rows.ADAM
+            width = record_width(d, moments) if lazy else d
+            if number == cuda_rows.ADAGRAD_ROWWISE:
+                width = 1
             rule = cuda_rows.Rule(
                 number,
                 torch.zeros(30, d, dtype=kind),
-                torch.zeros(30, width.get(number, d)) if number > cuda_rows.SGD else None,
-                cuda_rows.make_numbers((0.9, 0.999), "cpu") if number else None,
+                torch.zeros(30, width) if number > cuda_rows.SGD else None,
+                cuda_rows.make_numbers("cpu") if number else None,
                 torch.zeros((), dtype=torch.int64) if number else None,
-                torch.zeros(2, cuda_rows.RING, dtype=torch.float64) if adam else None,
+                torch.zeros(5, cuda_rows.RING, dtype=torch.float64) if lazy else None,
             )
             rows, values = torch.arange(30), torch.zeros(30, d)
             for behind in (False, True):
@@ -124,19 +127,21 @@ def rules():
                 if number:
                     cuda_rows.update_rows(rule, rows, values, behind=behind)
             if number:
-                cuda_rows.begin_step(rule, 0.1, 1e-8, (0.9, 0.999))
-            if adam:
-                cuda_rows.catch_up(rule, rows)
+                for nesterov in (False, True):
+                    cuda_rows.begin_step(rule, 0.1, cuda_rows.Numbers(nesterov=nesterov))
+            if lazy:
+                for move in (False, True):
+                    cuda_rows.catch_up(rule, rows, move=move)
                 cuda_rows.end_step(rule)
             long_rows = torch.zeros(5000, dtype=torch.int64)
             ints = long_rows.int()
             lists = (long_rows, ints, long_rows, long_rows, ints)
             found = cuda_rows.Distinct(ints, ints, ints, *lists)
             rest = (0, 0, 5000, 1, 30, torch.zeros(5000, d), 0, None, None)
-            cuda_rows.sum_rows(cuda_rows.Terms(long_rows, long_rows, *rest), rule, behind=adam)
+            cuda_rows.sum_rows(cuda_rows.Terms(long_rows, long_rows, *rest), rule, behind=lazy)
             for turn in (None, torch.zeros(3, dtype=torch.int64)):
                 terms = cuda_rows.Terms(None, None, *rest, found, turn)
-                cuda_rows.update_terms(terms, rule, behind=adam)
+                cuda_rows.update_terms(terms, rule, behind=lazy)
 
 
 def training():

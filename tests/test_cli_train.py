@@ -40,8 +40,8 @@ def data(tmp_path):
         (["--save-seconds", "3"], "--save-seconds goes with --stream"),
         (["--patience", "3"], "--patience needs data to validate on"),
         (["--validation", "v.csv", "--validation-fraction", "0.1"], "not both"),
-        (["--class-weight", "half"], "expected 'balanced' or weights such as"),
-        (["--class-weight", "+=x"], "expected 'balanced' or weights such as"),
+        (["--class-weight", "half"], "expected 'balanced', 'sqrt' or weights such as"),
+        (["--class-weight", "+=x"], "expected 'balanced', 'sqrt' or weights such as"),
     ],
 )
 def test_no_option_is_ignored(data, tmp_path, options, said):

@@ -32,12 +32,14 @@ def make_bags(spec: HashSpec = SPEC) -> Bags:
     return Bags(keys, np.concatenate([[0], np.cumsum(LENGTHS)]))
 
 
-def some_labels(multilabel: bool) -> Labels:
+def some_labels(multilabel: bool, weighted: bool = False) -> Labels:
     n = len(LENGTHS)
     if not multilabel:
         return Labels.single(np.arange(n) % CLASSES)
     sets = [list(range(i % 4)) for i in range(n)]  # none to all three
-    return Labels(np.concatenate(sets).astype(np.int64), np.cumsum([0, *map(len, sets)]))
+    flat, offsets = np.concatenate(sets).astype(np.int64), np.cumsum([0, *map(len, sets)])
+    weights = np.linspace(0, 3, 2 * CLASSES).astype(np.float32).reshape(2, CLASSES)
+    return Labels(flat, offsets, weights if weighted else None)
 
 
 def visible(model: DeepModel) -> DeepModel:
@@ -97,7 +99,10 @@ def plain_losses(z, labels: Labels, multilabel: bool):
     if not multilabel:
         return F.cross_entropy(z, torch.from_numpy(labels.labels), reduction="none")
     truth = torch.from_numpy(labels.matrix(CLASSES)).double()
-    return F.binary_cross_entropy_with_logits(z, truth, reduction="none").sum(1)
+    weight = None
+    if labels.class_weights is not None:
+        weight = torch.where(truth == 1, *torch.from_numpy(labels.class_weights).double())
+    return F.binary_cross_entropy_with_logits(z, truth, weight, reduction="none").sum(1)
 
 
 MODELS = [
@@ -112,13 +117,13 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize(("multilabel", "weighted"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize(("spec", "widths", "options"), MODELS)
-def test_adam_steps_like_a_plain_network(spec, widths, options, multilabel):
+def test_adam_steps_like_a_plain_network(spec, widths, options, multilabel, weighted):
     model = visible(DeepModel(spec, 5, CLASSES, widths, multilabel=multilabel, seed=1, **options))
     plain = Plain(model, widths, options)
     optimizer = torch.optim.Adam(plain.parameters())
-    bags, labels = make_bags(spec), some_labels(multilabel)
+    bags, labels = make_bags(spec), some_labels(multilabel, weighted)
     weights = np.linspace(0.5, 2, len(bags)).astype(np.float32)
     for number, rate in enumerate([0.01, 0.005, 0.02, 0.01, 0.01, 0.002]):
         order = np.random.default_rng(number).permutation(len(bags))[:6]
@@ -153,12 +158,12 @@ def assert_same_weights(model: DeepModel, plain: Plain):
         )  # a step is about 0.01
 
 
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_without_hidden_layers_it_is_the_shallow_model(multilabel, monkeypatch):
+@pytest.mark.parametrize(("multilabel", "weighted"), [(False, False), (True, False), (True, True)])
+def test_without_hidden_layers_it_is_the_shallow_model(multilabel, weighted, monkeypatch):
     monkeypatch.setattr("hashembed.shallow.MARGIN", 0.0)
     deep = visible(DeepModel(SPEC, 5, CLASSES, multilabel=multilabel, optimizer="adagrad"))
     shallow = ShallowModel.from_tensors(SPEC, deep.tensors(), multilabel=multilabel)
-    bags, labels = make_bags(), some_labels(multilabel)
+    bags, labels = make_bags(), some_labels(multilabel, weighted)
     assert deep.num_parameters == shallow.num_parameters
     np.testing.assert_allclose(deep.scores(bags), shallow.scores(bags), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(deep.probabilities(bags), shallow.probabilities(bags), atol=1e-6)

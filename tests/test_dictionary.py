@@ -29,7 +29,7 @@ def ngrams(text, config: TextConfig) -> list[str]:
     """The n-grams of one document, in the order of its keys."""
     if isinstance(text, bytes):
         text = text.decode("utf8", "replace")
-    words = split(text or "", config.lowercase)
+    words = split(text or "", config.lowercase, config.punctuation)
     lo, hi = config.ngrams
     return [
         " ".join(words[i : i + n])
@@ -53,17 +53,24 @@ def contents(dictionary: Dictionary) -> list[tuple[str, int]]:
     return list(zip(dictionary.strings.to_pylist(), dictionary.counts.tolist(), strict=True))
 
 
-words = st.text(st.sampled_from("aAbßİΣ1é\u0301🙂."), min_size=1, max_size=3)
+words = st.text(st.sampled_from("aAbßİΣ1é\u0301🙂.+…"), min_size=1, max_size=3)
 plain = st.lists(words, max_size=12).map(" ".join)
 texts = st.lists(st.one_of(plain, st.text(max_size=20), st.binary(max_size=12), st.none()))
 orders = st.tuples(st.integers(1, 3), st.integers(0, 6)).map(lambda t: (t[0], sum(t)))
 
 
 @settings(deadline=None, max_examples=150)
-@given(texts, orders, st.booleans(), st.integers(1, 40), st.integers(1, 3))
-def test_like_a_counter(texts, orders, lowercase, size, min_count):
+@given(
+    texts,
+    orders,
+    st.booleans(),
+    st.sampled_from(["drop", "keep"]),
+    st.integers(1, 40),
+    st.integers(1, 3),
+)
+def test_like_a_counter(texts, orders, lowercase, punctuation, size, min_count):
     texts = [t.encode() if isinstance(t, str) else t for t in texts]
-    config = TextConfig(orders, lowercase)
+    config = TextConfig(orders, lowercase, punctuation=punctuation)
     dictionary = Dictionary.count(texts, config, size, min_count=min_count, memory=SMALL)
     assert contents(dictionary) == reference(texts, config, size, min_count)
     assert dictionary.keys.tolist() == [key(s) for s, _ in contents(dictionary)]

@@ -48,6 +48,8 @@ configs = st.sampled_from(
         TextConfig((2, 4)),
         TextConfig((3, 3), subwords=(2, 4)),
         TextConfig((1, 3), subwords=(1, 6)),
+        TextConfig((1, 2), punctuation="keep"),
+        TextConfig((1, 1), subwords=(1, 3), punctuation="keep"),
     ]
 )
 texts = st.lists(st.sampled_from(["good", "BAD", "ﬁlm", " ", "a", ", ", "😀", "漢"]), max_size=30)

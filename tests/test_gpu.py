@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 import random
 import re
 import textwrap
@@ -15,9 +16,9 @@ from torch import nn
 from hashembed import HashEmbedding, HashEmbeddingBag
 from hashembed.hashing import HashSpec
 from hashembed.nn import cuda_rows, ops, reference
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowSGD
+from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
 from hashembed.row_kernels import record_width
-from test_optim import Model, batches, distance, train
+from test_optim import BOUNDS, LAZY, PAIRS, Model, batches, distance, train
 from triton_cases import DEVICE, Case, assert_same, kernels_on
 
 pytestmark = [
@@ -181,6 +182,9 @@ OPTIMIZERS = {
     "adagrad": RowAdagrad,
     "rowwise": lambda p, **options: RowAdagrad(p, rowwise=True, **options),
     "adam": RowAdam,
+    "adamw": lambda p, **options: RowAdamW(p, weight_decay=0.3, **options),
+    "momentum": lambda p, **options: RowSGD(p, momentum=0.9, **options),
+    "nesterov": lambda p, **options: RowSGD(p, momentum=0.9, nesterov=True, **options),
 }
 
 
@@ -201,7 +205,7 @@ def test_row_optimizers_train_as_on_the_cpu(name, in_backward, padding):
     assert (gpu_model.bag.weight.grad is None) == in_backward
     # The CPU lets the rows of padding catch up, too: under Adam at other times than the GPU, and
     # its approximation of eps is as good as this.
-    bound = 1e-5 if padding is not None and name == "adam" else 1e-9
+    bound = 1e-5 if padding is not None and name in ("adam", "adamw") else 1e-9
     ids = torch.arange(200).view(40, 5)
     assert distance([gpu_model(ids.cuda()).cpu()], [cpu_model(ids)]) < bound
     on_cpu.flush()
@@ -240,6 +244,14 @@ def test_state_moves_between_devices(name, first, second):
     uninterrupted.flush()
 
 
+def history_of(now):
+    """A history in which betas were 0.9 and 0.999 all the time."""
+    history = torch.zeros(5, cuda_rows.RING, dtype=torch.float64).cuda()
+    for row, beta in ((2, 0.9), (3, 0.999)):
+        history[row, : now + 1] = torch.arange(now + 1) * math.log2(beta)
+    return history
+
+
 @pytest.mark.parametrize("d", [1, 2, 6, 16, 20, 40, 100])
 def test_rows_that_many_tokens_read_catch_up_once(d):
     """Of all who find a row behind, exactly one moves it."""
@@ -249,17 +261,17 @@ def test_rows_that_many_tokens_read_catch_up_once(d):
     records[:, : 2 * d].uniform_()
     then = torch.randint(0, now + 1, (rows,)).cuda()
     records.view(torch.int32)[:, 2 * d] = then.int()
-    tails = torch.zeros(2, cuda_rows.RING, dtype=torch.float64).cuda()
-    tails[0, :now].uniform_()
-    tails[1] = 1e-3
+    history = history_of(now)
+    history[0, :now].uniform_()
+    history[1] = 1e-3
     keys = zipf(200_000, vocabulary=rows - 1).int().cuda()
     read = torch.zeros(rows, dtype=torch.bool).cuda()
     read[keys.long()] = True
     m, v = records[:, :d].clone(), records[:, d : 2 * d].clone()
-    tail, eps = tails[:, then].float().unsqueeze(-1)
+    tail, eps = history[:2, then].float().unsqueeze(-1)
     want = torch.where(((then > 0) & read)[:, None], table - tail * m / (v.sqrt() + eps), table)
-    numbers, step = cuda_rows.make_numbers((0.9, 0.999), "cuda"), torch.tensor(now).cuda()
-    rule = cuda_rows.Rule(cuda_rows.ADAM, table, records, numbers, step, tails)
+    numbers, step = cuda_rows.make_numbers("cuda"), torch.tensor(now).cuda()
+    rule = cuda_rows.Rule(cuda_rows.ADAM, table, records, numbers, step, history)
     cuda_rows.catch_up(rule, keys)
     torch.testing.assert_close(table, want)
     skipped = torch.where((then > 0) & read, now - then, 0)[:, None]
@@ -278,17 +290,18 @@ def test_rows_that_are_behind_catch_up_in_the_update_itself(d):
     table, records = torch.randn(size, d).cuda(), torch.rand(size, record_width(d)).cuda()
     stamps = torch.randint(0, now + 1, (size,), dtype=torch.int32)
     records.view(torch.int32)[:, 2 * d] = stamps.cuda()
-    tails = torch.rand(2, cuda_rows.RING, dtype=torch.float64).cuda()
-    tails[0, now] = 0  # of rows that are up to date
-    tails[1] += 0.1
+    history = history_of(now)
+    history[:2].uniform_()
+    history[0, now] = 0  # of rows that are up to date
+    history[1] += 0.1
     results = []
     for behind in (True, False):
-        numbers, step = cuda_rows.make_numbers((0.9, 0.999), "cuda"), torch.tensor(now).cuda()
-        state = table.clone(), records.clone(), numbers, step, tails
+        numbers, step = cuda_rows.make_numbers("cuda"), torch.tensor(now).cuda()
+        state = table.clone(), records.clone(), numbers, step, history
         rule = cuda_rows.Rule(cuda_rows.ADAM, *state)
         if not behind:
             cuda_rows.catch_up(rule, rows)
-        cuda_rows.begin_step(rule, 0.1, 1e-8, (0.9, 0.999))
+        cuda_rows.begin_step(rule, 0.1, cuda_rows.Numbers(1e-8, math.log2(0.9), math.log2(0.999)))
         cuda_rows.update_rows(rule, rows, values, behind=behind)
         results.append((rule.table, rule.state))
     for one, other in zip(*results, strict=True):
@@ -372,6 +385,109 @@ def test_the_graph_of_the_documentation():
     names["tables"].flush()
     for a, b in zip(names["model"].parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("in_backward", [False, True])
+@pytest.mark.parametrize("name", LAZY)
+def test_schedules_of_betas_and_momentum(name, in_backward):
+    ours, theirs = PAIRS[name]
+    mine, dense = Model().cuda(), Model()
+    optimizer = ours(mine.parameters(), lr=0.01, in_backward=in_backward)
+    other = theirs(dense.parameters(), lr=0.01)
+    for model, steps, data in (
+        (mine, optimizer, here(batches(64))),
+        (dense, other, batches(64)),
+    ):
+        schedule = torch.optim.lr_scheduler.OneCycleLR(steps, max_lr=0.05, total_steps=64)
+        for batch in data:
+            train(model, steps, [batch])
+            schedule.step()
+    state = {key: value.cpu() for key, value in mine.state_dict().items()}  # without a flush
+    wanted = dense.state_dict()
+    assert all(distance([state[k]], [wanted[k]]) < min(BOUNDS[name], 2e-4) for k in wanted)
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, math.inf])
+@pytest.mark.parametrize("clip", [clip_grad_norm_, torch.nn.utils.clip_grad_norm_])
+def test_clipping_of_sparse_gradients(clip, norm_type):
+    mine, dense = Model().cuda(), Model().cuda()
+    optimizers = [RowSGD(mine.parameters(), lr=1.0), torch.optim.SGD(dense.parameters(), lr=1.0)]
+    norms = []
+    for model, clipping in ((mine, clip), (dense, torch.nn.utils.clip_grad_norm_)):
+        for ids, labels in here(batches(2)):
+            F.cross_entropy(model(ids), labels).backward()
+        norms.append(clipping(model.parameters(), 0.01, norm_type=norm_type))
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.001)
+    assert mine.bag.weight.grad.is_sparse
+    torch.testing.assert_close(*norms)
+    for optimizer in optimizers:
+        optimizer.step()
+    assert distance(mine.parameters(), dense.parameters()) < 1e-12
+
+
+def test_grad_scaler_and_sparse_gradients():
+    models = [Model(torch.float32).cuda() for _ in range(2)]
+    for model, make in zip(models, (RowSGD, torch.optim.SGD), strict=True):
+        optimizer, scaler = make(model.parameters(), lr=0.1), torch.amp.GradScaler("cuda")
+        for ids, labels in here(batches(5)):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(model(ids), labels)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert distance(*(m.parameters() for m in models)) < 1e-4
+
+
+def test_a_layer_used_twice_in_a_cuda_graph():
+    torch.use_deterministic_algorithms(False)
+    data = here(batches(10, size=64))
+    models = [Model(torch.float32).cuda() for _ in range(2)]
+    optimizers = [RowAdam(m.bag.parameters(), lr=0.01, in_backward=True) for m in models]
+
+    def step(model, ids, labels):
+        F.cross_entropy(model.out(model.bag(ids) + model.bag(ids + 1)), labels).backward()
+
+    ids, labels = (t.clone() for t in data[0])
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(2):
+            step(models[1], ids, labels)
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(models[1], ids, labels)
+    for _ in range(2):
+        step(models[0], ids, labels)
+    for new_ids, new_labels in data:
+        step(models[0], new_ids, new_labels)
+        ids.copy_(new_ids)
+        labels.copy_(new_labels)
+        graph.replay()
+    states = [model.bag.state_dict() for model in models]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert len(optimizers) == 2
+
+
+@pytest.mark.parametrize("in_backward", [False, True])
+def test_restored_weights_and_an_optimizer_that_takes_over(in_backward):
+    mine, dense = Model().cuda(), Model().cuda()
+    for model, make in (
+        (mine, lambda p: RowAdam(p, lr=0.05, in_backward=in_backward)),
+        (dense, lambda p: torch.optim.Adam(p, lr=0.05)),
+    ):
+        optimizer = make(model.parameters())
+        train(model, optimizer, here(batches(10)))
+        best = copy.deepcopy(model.state_dict())
+        train(model, optimizer, here(batches(10, seed=1)))
+        model.load_state_dict(best)
+        model(torch.arange(200, device="cuda").view(40, 5))
+        assert all(torch.equal(p, best[name]) for name, p in model.named_parameters())
+        train(model, optimizer, here(batches(10, seed=2)))
+        if not in_backward:
+            later = torch.optim.AdamW(model.parameters(), lr=0.05)  # while the old one lives
+            train(model, later, here(batches(5, seed=3)))
+        model.state_dict()
+    assert distance(mine.parameters(), dense.parameters()) < 1e-3
 
 
 def test_a_table_that_was_updated_meanwhile_is_refused():

@@ -8,7 +8,8 @@ from numba import njit
 
 from hashembed import kernel_data
 from hashembed.hashing import HashSpec
-from hashembed.kernel_shards import _SPREAD, find_distinct
+from hashembed.hashing_numba import SPREAD
+from hashembed.kernel_shards import find_distinct
 from hashembed.shallow import ShallowModel
 from hashembed.vectors import dot, load_row, plus, plus_scaled, store_row, zero_vector
 
@@ -34,27 +35,30 @@ def test_vectors(d):
     np.testing.assert_allclose(table, want, rtol=1e-6, atol=1e-6)
 
 
-@njit("int64(int64[::1], uint32[::1], uint32[::1])")
-def distinct(marks, places, table):
-    return find_distinct(marks, places, table)
+@njit("int64(int64[::1], uint32[::1], uint32[::1], uint64)")
+def distinct(marks, places, table, salt):
+    return find_distinct(marks, places, table, salt)
 
 
-def check_distinct(keys: np.ndarray) -> None:
+def check_distinct(keys: np.ndarray, salt: int = 0) -> None:
     marks, places = keys.copy(), np.empty(len(keys), np.uint32)
     table = np.zeros(2 << max(len(keys), 1).bit_length(), np.uint32)
-    count = distinct(marks, places, table)
+    count = distinct(marks, places, table, np.uint64(salt))
     _, firsts = np.unique(keys, return_index=True)
     assert np.array_equal(marks[:count], keys[np.sort(firsts)])
     assert np.array_equal(marks[:count][places], keys)
 
 
-@given(st.lists(st.integers(-5, 40) | st.integers(-(2**63), 2**63 - 1), max_size=200))
-def test_distinct_marks_in_order_of_appearance(keys):
-    check_distinct(np.array(keys, np.int64))
+@given(
+    st.lists(st.integers(-5, 40) | st.integers(-(2**63), 2**63 - 1), max_size=200),
+    st.integers(0, 2**64 - 1),
+)
+def test_distinct_marks_in_order_of_appearance(keys, salt):
+    check_distinct(np.array(keys, np.int64), salt)
 
 
 def test_distinct_marks_that_all_want_the_last_entry():
-    inverse = pow(int(_SPREAD), -1, 2**64)
+    inverse = pow(int(SPREAD), -1, 2**64)
     wanted = np.array([(2**64 - 1 - i) * inverse % 2**64 for i in range(50)], np.uint64)
     check_distinct(np.tile(wanted.view(np.int64), 3))
 

@@ -77,6 +77,7 @@ def test_a_store_of_keys(tmp_path):
         assert np.array_equal(bags.keys, want.keys)
         assert np.array_equal(bags.offsets, want.offsets)
         assert not bags.keys.flags.writeable
+        assert list(tmp_path.iterdir()) == []  # a process that is killed leaves nothing behind
 
 
 def test_validation_data_of_its_own(sentences):

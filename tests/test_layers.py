@@ -13,6 +13,7 @@ from torch import nn
 
 import hashembed
 from hashembed import HashEmbedding, HashEmbeddingBag
+from hashembed.hashing import id_keys
 
 IDS = torch.tensor([[0, 1, -1], [2**63 - 1, -(2**63), 10**15]])
 
@@ -74,24 +75,54 @@ def test_default_buckets_keep_the_rule_of_the_paper(K, k):
     assert 10 * layer.num_buckets < K or layer.num_buckets == k
 
 
-def test_initial_values_follow_the_authors_code_and_leave_global_state_alone():
-    before = torch.random.get_rng_state()
-    layer = HashEmbedding(200_000, 20, num_buckets=20_000)
-    assert torch.equal(before, torch.random.get_rng_state())
+def test_initial_values_follow_the_authors_code():
+    layer = HashEmbedding(200_000, 20, num_buckets=20_000, seed=0)
     for table, std in ((layer.weight, 0.1), (layer.importance, 0.0005)):
         n = table.numel()
         assert abs(table.mean().item()) < 5 * std / n**0.5
         assert abs(table.std().item() / std - 1) < 5 / (2 * n) ** 0.5
-    again = HashEmbedding(200_000, 20, num_buckets=20_000)
-    assert torch.equal(layer.weight, again.weight)
-    other = HashEmbedding(200_000, 20, num_buckets=20_000, seed=1)
-    assert not torch.equal(layer.weight, other.weight)
-    drawn = HashEmbedding(
-        200_000, 20, num_buckets=20_000, generator=torch.Generator().manual_seed(5)
-    )
-    assert not torch.equal(layer.weight, drawn.weight)
+
+
+def same_start(a, b):
+    return torch.equal(a.weight, b.weight) and torch.equal(a.importance, b.importance)
+
+
+def test_without_a_seed_values_and_hash_come_from_torch_as_in_every_module():
+    torch.manual_seed(5)
+    first, second = HashEmbedding(1000, 8), HashEmbedding(1000, 8)
+    assert not same_start(first, second)
+    assert first.seed != second.seed
+    buckets = [layer.spec(np.arange(1000))[1] for layer in (first, second)]
+    assert (buckets[0] == buckets[1]).mean() < 0.1  # other collisions
+    torch.manual_seed(5)
+    again = HashEmbedding(1000, 8)
+    assert same_start(first, again)
+    assert first.seed == again.seed
+    torch.manual_seed(6)
+    assert not same_start(first, HashEmbedding(1000, 8))
+    seed = first.seed
+    first.reset_parameters()
+    assert not same_start(first, again)
+    assert first.seed == seed
+
+
+def test_a_seed_gives_the_values_and_the_hash_and_leaves_the_global_state_alone():
+    before = torch.random.get_rng_state()
+    layer, again = HashEmbedding(300, 4, seed=42), HashEmbedding(300, 4, seed=42)
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert layer.hash_seeds.tolist() == [2962212646, 842373064, 351293394]
+    assert same_start(layer, again)
+    g = torch.Generator().manual_seed(42)
+    assert torch.equal(layer.weight, torch.empty(29, 4).normal_(0, 0.1, generator=g))
+    assert torch.equal(layer.importance, torch.empty(300, 2).normal_(0, 0.0005, generator=g))
+    assert not same_start(layer, HashEmbedding(300, 4, seed=1))
+    drawn = HashEmbedding(300, 4, seed=42, generator=torch.Generator().manual_seed(5))
+    assert not same_start(layer, drawn)
+    assert torch.equal(layer.hash_seeds, drawn.hash_seeds)
     layer.reset_parameters(torch.Generator().manual_seed(5))
-    assert torch.equal(layer.weight, drawn.weight)
+    assert same_start(layer, drawn)
+    layer.reset_parameters()
+    assert same_start(layer, again)
 
 
 def test_bags_take_two_forms_and_agree():
@@ -179,7 +210,7 @@ def test_negative_padding_counts_from_the_end_only_for_ranks():
 @pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.SGD])
 @pytest.mark.parametrize("cls", [HashEmbedding, HashEmbeddingBag])
 def test_sparse_gradients_train(cls, optimizer):
-    dense, sparse = trained(cls(500, 4)), trained(cls(500, 4, sparse=True))
+    dense, sparse = trained(cls(500, 4, seed=0)), trained(cls(500, 4, seed=0, sparse=True))
     ids = torch.tensor([[1, 2, 2], [900, -4, 1]])
     dense(ids).square().sum().backward()
     steps = optimizer(sparse.parameters(), lr=0.1)
@@ -270,9 +301,11 @@ def test_dtypes(dtype):
     assert layer(IDS).dtype == dtype
     layer(IDS).sum().backward()
     assert layer.weight.grad.dtype == dtype
-    moved = HashEmbedding(300, 4).to(dtype)
+    moved = HashEmbedding(300, 4, seed=0).to(dtype)
     assert moved.hash_seeds.dtype == torch.int64
-    assert torch.equal(moved.weight, HashEmbedding(300, 4, dtype=dtype).weight)
+    made = HashEmbedding(300, 4, seed=0, dtype=dtype)
+    assert torch.equal(moved.weight, made.weight)
+    assert torch.equal(trained(moved)(IDS), trained(made)(IDS))
 
 
 def test_meta_device_then_real():
@@ -290,11 +323,91 @@ def test_meta_device_then_real():
 
 
 def test_repr_names_what_is_not_default():
-    layer = HashEmbedding(1000, 8, indexing="shared", importance=False)
+    layer = HashEmbedding(1000, 8, indexing="shared", importance=False, sparse=True, seed=3)
     assert repr(layer) == (
-        "HashEmbedding(1000, 8, num_buckets=99, num_hashes=2, indexing='shared', importance=False)"
+        "HashEmbedding(1000, 8, num_buckets=99, num_hashes=2, indexing='shared', seed=3, "
+        "sparse=True, importance=False)"
     )
+    drawn = HashEmbedding(1000, 8)
+    assert f"seed={drawn.seed}" in repr(drawn)  # the hash that it has, given or drawn
     assert "mode='mean'" in repr(HashEmbeddingBag(1000, 8, mode="mean"))
+
+
+def test_arguments_stand_where_they_stand_in_torch():
+    for make in (nn.Embedding, HashEmbedding):
+        layer = make(100, 4, 3, None, 2.0, False, True)
+        assert (layer.padding_idx, layer.sparse) == (3, True)
+        assert not layer(torch.tensor([3])).any()
+    for make in (nn.EmbeddingBag, HashEmbeddingBag):
+        bag = make(100, 4, None, 2.0, False, "mean", True)
+        assert (bag.mode, bag.sparse) == ("mean", True)
+    with pytest.raises(TypeError, match=r"max_norm=0 of nn\.Embedding has no"):
+        HashEmbeddingBag(100, 4, 0)
+
+
+def test_input_is_another_name_for_ids():
+    layer, bag = trained(HashEmbedding(100, 4)), trained(HashEmbeddingBag(100, 4))
+    ids = torch.arange(6).view(2, 3)
+    assert torch.equal(layer(input=ids), layer(ids))
+    assert torch.equal(layer(ids=ids), layer(ids))
+    assert torch.equal(bag(input=ids), bag(ids))
+    offsets = torch.tensor([0, 2])
+    assert torch.equal(bag(input=ids.view(-1), offsets=offsets), bag(ids.view(-1), offsets))
+
+
+SMALL = [torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32]
+
+
+@pytest.mark.parametrize("dtype", [*SMALL, torch.uint64])
+@pytest.mark.parametrize("indexing", ["independent", "identity"])
+def test_ids_of_every_integer_type(dtype, indexing):
+    layer = trained(HashEmbedding(100, 4, indexing=indexing, padding_idx=7))
+    ids = torch.tensor([[0, 7, 99], [50, 1, 2]])
+    assert torch.equal(layer(ids.to(dtype)), layer(ids))
+    bag = trained(HashEmbeddingBag(100, 4, indexing=indexing))
+    assert torch.equal(bag(ids.to(dtype)), bag(ids))
+
+
+def test_ids_at_the_ends_of_their_types():
+    layer = trained(HashEmbedding(100, 4))
+    assert torch.equal(layer(torch.tensor([-1], dtype=torch.int8)), layer(torch.tensor([-1])))
+    assert torch.equal(layer(torch.tensor([255], dtype=torch.uint8)), layer(torch.tensor([255])))
+    top = torch.tensor([2**64 - 1], dtype=torch.uint64)
+    rows, buckets = layer.spec(id_keys(np.array([2**64 - 1], np.uint64)))
+    want = (layer.importance[rows].unsqueeze(-1) * layer.weight[buckets]).sum(1)
+    torch.testing.assert_close(layer(top), want)
+
+
+def test_a_layer_larger_than_a_table_warns():
+    with pytest.warns(UserWarning, match=r"2,099,999 parameters, but nn.Embedding.* 1,000,000"):
+        HashEmbedding(1_000_000, 1, device="meta")
+    with pytest.warns(UserWarning, match="this hash embedding has"):
+        HashEmbeddingBag(1_000_000, 2, device="meta")
+    HashEmbedding(1_000_000, 3, device="meta")  # smaller: no word
+    HashEmbedding(1_000_000, 1, importance=False, device="meta")
+    HashEmbedding(1000, 1)  # nobody minds
+
+
+@pytest.mark.parametrize("head", [nn.Linear(4, 300, bias=False), nn.Embedding(300, 4)])
+def test_components_cannot_be_tied_to_a_layer_of_rows(head):
+    layer = HashEmbedding(300, 4)
+    own = head.weight
+    for one in (layer, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        with pytest.raises(ValueError, match=r"HashEmbedding \(29 x 4\) was assigned .*tie_word"):
+            head.weight = one.weight
+    assert head.weight is own
+    with pytest.raises(ValueError, match=r"keep its shape \(29, 4\), found \(300, 4\): .*tie_word"):
+        layer.weight = head.weight
+    nn.ParameterList([layer.weight])  # a list of parameters is no head
+    remedy = nn.functional.linear(torch.rand(2, 4), layer(torch.arange(300)))
+    assert remedy.shape == (2, 300)
+
+
+def test_a_table_with_a_row_for_each_id_may_be_tied():
+    options = {"num_buckets": 300, "num_hashes": 1, "indexing": "identity", "importance": False}
+    layer, head = HashEmbedding(300, 4, **options), nn.Linear(4, 300, bias=False)
+    head.weight = layer.weight
+    assert torch.equal(head(torch.eye(4)).T, layer(torch.arange(300)))
 
 
 BAD_ARGUMENTS = [
@@ -316,13 +429,17 @@ BAD_ARGUMENTS = [
     ({"padding_idx": 100, "indexing": "identity"}, "padding_idx .* from -100 to 99, found 100"),
     ({"seed": 2**63}, "seed .* found 9,223,372,036,854,775,808"),
     ({"dtype": torch.int64}, "dtype must be a floating point type, found torch.int64"),
+    ({"max_norm": 1.0}, "max_norm=1.0 of nn.Embedding has no counterpart .* leave it out"),
+    ({"norm_type": 1.0}, "norm_type=1.0 of nn.Embedding has no counterpart"),
+    ({"scale_grad_by_freq": True}, "scale_grad_by_freq=True of nn.Embedding has no counterpart"),
 ]
 
 
 @pytest.mark.parametrize(("options", "words"), BAD_ARGUMENTS)
 def test_bad_arguments_get_a_sentence(options, words):
-    with pytest.raises((TypeError, ValueError), match=words):
-        HashEmbedding(**{"num_embeddings": 100, "embedding_dim": 4, **options})
+    for cls in (HashEmbedding, HashEmbeddingBag):
+        with pytest.raises((TypeError, ValueError), match=words):
+            cls(**{"num_embeddings": 100, "embedding_dim": 4, **options})
 
 
 @pytest.mark.parametrize(
@@ -330,6 +447,9 @@ def test_bad_arguments_get_a_sentence(options, words):
     [
         (lambda: HashEmbedding(9, 2)(torch.rand(3)), "ids must be .* found torch.float32"),
         (lambda: HashEmbedding(9, 2)([1, 2]), "ids must be a tensor .* found list"),
+        (lambda: HashEmbedding(9, 2)(torch.tensor([True])), "ids must be .* found torch.bool"),
+        (lambda: HashEmbedding(9, 2)(), "ids are missing"),
+        (lambda: HashEmbedding(9, 2)(IDS, input=IDS), "found both"),
         (
             lambda: HashEmbedding(9, 2, indexing="identity")(torch.tensor([4, 9])),
             'indexing="identity" takes ids from 0 to 8, found ids from 4 to 9',

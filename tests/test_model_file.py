@@ -4,6 +4,8 @@ import json
 import re
 import resource
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,13 +15,14 @@ from hypothesis.extra import numpy as npst
 from safetensors import safe_open
 from safetensors.numpy import load_file, save
 
-from hashembed import TextClassifier
+from hashembed import TextClassifier, checkpoint, model_file
 from hashembed.checkpoint import KEY, ModelFileError, load_tensors, read_header, save_tensors
 from hashembed.coding import BITS, decode, encode
+from hashembed.model_file import classes_from
+from hostile_files import LABELS, TEXTS, try_headers
 
-TEXTS = ["good film", "bad film", "what a joke", "great fun"] * 5
-LABELS = ["+", "-", "-", "+"] * 5
 MUTANTS = 2000
+HEADERS, MANY_HEADERS = 300, 20_000
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +92,30 @@ def test_thousands_of_damaged_files(classifier, path, tmp_path):
         ),
         ({"spec": {"num_buckets": 2**31 - 1}}, "'E' of shape"),
         ({"spec": {"num_hashes": 3}}, "'P' of shape"),
-        ({"classes": ["a"]}, "'W' of shape|'bias' of shape"),
+        ({"classes": ["a"]}, "counts 2 of 1 classes"),
+        ({"classes": ["a"], "class_counts": [1]}, "'W' of shape"),
         ({"label_form": "other"}, "labels of a form that is not known"),
+        ({"label_form": "lists"}, "form 'lists', but a model of one label a text"),
+        ({"engine": {"multilabel": True}}, "form 'single', but a model of several labels"),
+        ({"engine": {"multilabel": 1}}, "multilabel must be True or False"),
+        ({"engine": {"embedding_dim": 65536}}, "embedding_dim must be .* to 16,384, found 65,536"),
+        ({"engine": {"hidden_layers": [2**30]}}, "hidden_layers must be"),
+        ({"engine": {"hidden_layers": [2**20]}}, r"'W' of shape \(2, 4\), expected \(2, 1048576"),
+        ({"classes": ["a", 1]}, "not all strings or all numbers"),
+        ({"classes": ["a", "a"]}, "the same label twice"),
+        ({"classes": [None, None]}, "not all strings or all numbers"),
+        ({"classes": [2**64, 1]}, "cannot be understood: OverflowError"),
+        ({"class_counts": [-1, 1]}, "class_counts must be"),
+        ({"class_counts": [2**70, 1]}, "class_counts must be"),
+        ({"texts_seen": 1e400}, "texts_seen must be"),
+        ({"stream_rate": -1}, "-1 as its stream_rate"),
+        ({"stream_rate": float("nan")}, "nan as its stream_rate"),
+        ({"mean_squares": {"E_square": 1e300}}, "1e\\+300 as the mean E_square"),
+        ({"mean_squares": {"X": 1.0}}, "has no mean_squares of"),
+        ({"for_training": 1}, "1 as for_training"),
+        ({"params": {"batch_size": 2**40}}, "batch_size must be"),
+        ({"params": []}, "cannot be understood: AttributeError"),
+        ({"history": {"epochs": [{"number": 0}]}}, "cannot be understood: TypeError"),
         ({"class_counts": [1]}, "counts 1 of 2 classes"),
         ({"text": {"ngrams": [0, 99]}}, "cannot be understood: ValueError"),
         ({"text": 7}, "cannot be understood"),
@@ -122,7 +147,8 @@ def test_tensors_that_do_not_fit(path):
     for wrong, words in (
         (poisoned, "holds NaN or infinity in its tensor 'E'"),
         (integers, "of type int32, expected floats"),
-        ({**tensors, "Q": tensors["W"]}, "cannot be understood.*: Q"),
+        ({**tensors, "Q": tensors["W"]}, "a tensor that is not known: 'Q'"),
+        ({**tensors, "W": np.full((2, 4), 1e300)}, "numbers too large in its tensor 'W'"),
         ({"E": tensors["E"], "P": tensors["P"]}, "has no tensor 'W'"),
         ({"W": tensors["W"]}, "has no tensor 'E'"),
     ):
@@ -149,6 +175,97 @@ def test_headers_that_are_no_headers(path, header):
     path.write_bytes(save({"x": np.zeros(3, np.float32)}, {KEY: header}))
     with pytest.raises(ModelFileError, match="is damaged"):
         TextClassifier.load(path)
+
+
+def count_of(kinds, wanted):
+    return sum(kinds[kind] for kind in wanted)
+
+
+def test_headers_with_wrong_fields(classifier, tmp_path):
+    found = try_headers(classifier, tmp_path, HEADERS, seed=1)
+    assert count_of(found, ["loaded", "refused"]) == HEADERS
+    assert found["loaded"] > HEADERS / 20
+    assert found["not described"] > HEADERS / 20
+
+
+@pytest.mark.slow
+def test_many_headers_with_wrong_fields(classifier, tmp_path):
+    found = try_headers(classifier, tmp_path, MANY_HEADERS, seed=2)
+    print(f"\n{MANY_HEADERS:,} mutated headers: {dict(found)}")
+    assert count_of(found, ["loaded", "refused"]) == MANY_HEADERS
+
+
+def test_a_state_that_does_not_fit(classifier, tmp_path):
+    """Of a model that was saved for training."""
+    path = tmp_path / "model"
+    classifier.save(path, for_training=True)
+    tensors, meta = load_tensors(path, "TextClassifier")
+    for change, words in (
+        ({"E_square": tensors["E_square"][:1]}, "E_square must have the shape"),
+        ({"P_square": -tensors["P_square"] - 1}, "sums of squares"),
+        ({"E_square": tensors["E_square"].astype(np.int64)}, "must hold floats"),
+        ({"Q": tensors["W"]}, "missing or unknown: Q"),
+    ):
+        save_tensors(path, "TextClassifier", {**tensors, **change}, meta)
+        with pytest.raises(ModelFileError, match=words):
+            TextClassifier.load(path)
+    save_tensors(path, "TextClassifier", {"E": tensors["E"], **tensors}, meta)
+    TextClassifier.load(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ([0, 2**63 + 1, 2**63 + 2], "u"),  # NumPy would make floats of them
+        ([-5, 0, 7], "i"),
+        ([True, False], "b"),
+        (["a", ""], "U"),
+        ([], "U"),
+        ([1.0, 2.0], "f"),
+    ],
+)
+def test_labels_keep_their_type_and_value(labels, kind):
+    classes = classes_from(json.loads(json.dumps(labels)))
+    assert classes.dtype.kind == kind
+    assert classes.tolist() == labels
+
+
+def test_labels_that_take_too_much_room(monkeypatch):
+    """An array has as much room for every label as for the longest."""
+    monkeypatch.setattr(model_file, "MAX_LABEL_BYTES", 2**20)
+    classes_from(["a" * 100] + [str(i) for i in range(1000)])
+    with pytest.raises(ModelFileError, match="1,001 labels, and one of 1,000 characters"):
+        classes_from(["a" * 1000] + [str(i) for i in range(1000)])
+
+
+def test_a_header_that_a_file_cannot_hold(path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "MAX_HEADER", 1000)
+    with pytest.raises(ValueError, match=r"labels and settings take .* at most 500"):
+        save_tensors(path, "x", {}, {"classes": ["a" * 2000]})
+
+
+def test_a_file_that_is_shortened_during_a_load(path):
+    """With the file mapped into memory, this was a SIGBUS."""
+    code = (
+        "import os, sys\n"
+        "from hashembed import checkpoint, tensor_file\n"
+        "read = checkpoint.read_layout\n"
+        "def shorten(file):\n"
+        "    layout = read(file)\n"
+        "    os.truncate(sys.argv[1], 9000)\n"
+        "    return layout\n"
+        "checkpoint.read_layout = shorten\n"
+        "try:\n"
+        "    checkpoint.load_tensors(sys.argv[1], 'x')\n"
+        "except checkpoint.ModelFileError as error:\n"
+        "    print(error)\n"
+    )
+    save_tensors(path, "x", {"E": np.zeros((1000, 1000), np.float32)}, {})
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "became shorter while it was read" in done.stdout
 
 
 def test_a_folder_is_no_model(tmp_path):

@@ -16,10 +16,12 @@ CHARACTERS = list(
     "aBz09 .<>\t\n\0\x1c\x7féßẞİΣςǰΐﬃԱﬓя…—\u3000\u00a0。漢한😀🏳\u200d\ufffd€߸𐐀\ud800\udfff"
 )
 LENGTHS = ["x" * n for n in (3, 15, 16, 63, 64, 65, 200)] + ["ΐ" * 40, "😀" * 20]
+LENGTHS += ["-" * 16, "!" * 70, "a." * 40, "…—" * 12, "C++", ":-)", "👩\u200d💻"]
 
 orders = st.tuples(st.integers(1, 9), st.integers(1, 9)).map(lambda pair: tuple(sorted(pair)))
 lengths = st.tuples(st.integers(1, 7), st.integers(1, 7)).map(lambda pair: tuple(sorted(pair)))
-configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths)
+punctuations = st.sampled_from(["drop", "keep"])
+configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths, punctuations)
 fragments = st.sampled_from(CHARACTERS + LENGTHS + [" "] * 5)
 texts = st.lists(fragments, max_size=80).map("".join) | st.text(max_size=60)
 
@@ -44,21 +46,23 @@ def test_the_span_of_the_original_gives_the_n_gram_again(text, config):
     """Cut out of the text and read alone, a word n-gram is the same n-gram."""
     for ngram in ngrams_of(text, config)[1]:
         piece = text[ngram.start : ngram.end].encode("utf16", "surrogatepass")
-        words = reference.split(piece.decode("utf16", "replace"), config.lowercase)
+        piece = piece.decode("utf16", "replace")
+        words = reference.split(piece, config.lowercase, config.punctuation)
         if ngram.subword:
             (word,) = words
-            assert ngram.text.strip("<>") in word  # a ligature is cut in its folded form only
+            assert ngram.text in f"<{word}>"  # a ligature is cut in its folded form only
         else:
             assert " ".join(words) == ngram.text
             assert len(words) == ngram.order
 
 
 @quick
-@given(texts, st.booleans())
-def test_word_spans_are_the_words(text, lowercase):
+@given(texts, st.booleans(), punctuations)
+def test_word_spans_are_the_words(text, lowercase, punctuation):
     clean = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
-    words = [clean[a:b] for a, b in word_spans(text, TextConfig(lowercase=lowercase))]
-    assert words == reference.split(clean, lowercase=False)
+    config = TextConfig(lowercase=lowercase, punctuation=punctuation)
+    words = [clean[a:b] for a, b in word_spans(text, config)]
+    assert words == reference.split(clean, False, punctuation)
 
 
 def test_places_of_words_and_of_characters():
@@ -76,6 +80,21 @@ def test_places_of_words_and_of_characters():
         ("strasse", 12, 18, 7, True, 2),
         ("strasse>", 12, 18, 8, True, 2),
         ("trasse>", 13, 18, 7, True, 2),
+    ]
+
+
+def test_places_where_punctuation_is_kept():
+    _, ngrams = ngrams_of("C++, C#… :-)", TextConfig((1, 2), punctuation="keep"))
+    assert [(n.text, n.start, n.end) for n in ngrams] == [
+        ("c", 0, 1),
+        ("c ++,", 0, 4),
+        ("++,", 1, 4),
+        ("++, c", 1, 6),
+        ("c", 5, 6),
+        ("c #…", 5, 8),
+        ("#…", 6, 8),
+        ("#… :-)", 6, 12),
+        (":-)", 9, 12),
     ]
 
 

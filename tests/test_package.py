@@ -20,9 +20,8 @@ ROOMS = [
         "printable",
         "writing",
         "tensor_file",
-        "stream_position",
     ],
-    ["hashing", "compiling", "tables"],
+    ["hashing", "compiling", "tables", "stream_position"],
     ["hashing_numba", "intrinsics", "storage", "vectors", "explain_views"],
     ["text_words", "threads"],
     ["text_kernels", "draws"],
@@ -48,8 +47,8 @@ ROOMS = [
     ["readers"],
     ["progress", "explain", "snapshot_file"],
     ["words"],
-    ["nn.indexing", "nn.inputs"],
-    ["nn.reference"],
+    ["nn.indexing", "nn.inputs", "nn.owners"],
+    ["nn.hash_buffers", "nn.reference"],
     ["nn.cpu"],
     ["nn.cpu_ops", "nn.triton_hash"],
     ["nn.triton_rules"],
@@ -62,6 +61,7 @@ ROOMS = [
     ["nn.cuda_ops"],
     ["nn.ops"],
     ["nn.row_optimizer"],
+    ["nn.clipping"],
     ["nn.optim"],
     ["nn.layers"],
     ["nn.replace", "nn.network", "nn.batches", "nn.learning", "nn.saved_state"],
@@ -77,8 +77,7 @@ ROOMS = [
     ["streaming", "comparing"],
     ["demo"],
     ["cli.options", "cli.aliases"],
-    ["cli.stream"],
-    ["cli.answering", "cli.outputs", "cli.writers"],
+    ["cli.stream", "cli.answering", "cli.outputs", "cli.writers"],
     [
         "cli.compare",
         "cli.demo",
@@ -111,7 +110,7 @@ def test_public_names():
 
 
 FROM_OPTIM = """
-from hashembed.optim import RowAdam, RowAdagrad, RowSGD, clip_grad_norm_
+from hashembed.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
 import hashembed
 assert hashembed.optim.RowAdam is RowAdam is hashembed.nn.optim.RowAdam
 """

@@ -198,7 +198,9 @@ def test_a_folder_of_large_documents_is_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "BLOCK", 5000)
     assert [len(b) for b in read_batches(tmp_path, rows=5)] == [5] * 4
     monkeypatch.setattr(streams, "MAX_ROW", 999)
-    with pytest.raises(DataError, match=r"00\.txt: found more than 999 bytes|of more than 999 bytes"):
+    with pytest.raises(
+        DataError, match=r"00\.txt: found more than 999 bytes|of more than 999 bytes"
+    ):
         read(tmp_path)
 
 
@@ -251,7 +253,9 @@ def test_what_is_no_file_in_a_folder(tmp_path):
 def test_standard_input_that_is_not_there(monkeypatch, state):
     import io
 
-    stdin = {"closed": io.TextIOWrapper(io.BytesIO()), "None": None, "text": io.StringIO("x")}[state]
+    stdin = {"closed": io.TextIOWrapper(io.BytesIO()), "None": None, "text": io.StringIO("x")}[
+        state
+    ]
     if state == "closed":
         stdin.close()
     monkeypatch.setattr(sys, "stdin", stdin)
@@ -268,8 +272,25 @@ def test_standard_input_that_the_shell_closed():
 
 @pytest.mark.parametrize(
     "encoding",
-    ["zip", "zlib", "bz2", "hex", "base64", "quopri", "uu", "rot13", "idna", "punycode", "undefined"]
-    + ["klingon", "", "utf\0", "Ω", 3, b"utf-8"],
+    [
+        "zip",
+        "zlib",
+        "bz2",
+        "hex",
+        "base64",
+        "quopri",
+        "uu",
+        "rot13",
+        "idna",
+        "punycode",
+        "undefined",
+        "klingon",
+        "",
+        "utf\x00",
+        "Ω",
+        3,
+        b"utf-8",
+    ],
 )
 def test_codecs_that_are_no_encodings(tmp_path, encoding):
     path = write(tmp_path / "a.csv", "label,text\na,x\n")

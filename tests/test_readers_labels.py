@@ -1,4 +1,4 @@
-"""Labels: several in one string, of another prefix, in keys within keys, and those that look odd."""
+"""Labels: several in one string, of another prefix, in keys within keys; those that look odd."""
 
 import json
 import random
@@ -78,7 +78,11 @@ def test_prefixes_that_are_none(tmp_path, prefix):
         read(write(tmp_path / "a.txt", "x"), label_prefix=prefix)
 
 
-NESTED = {"id": 7, "meta": {"stars": 5, "by": {"name": "me"}}, "review": {"body": "b", "title": "t"}}
+NESTED = {
+    "id": 7,
+    "meta": {"stars": 5, "by": {"name": "me"}},
+    "review": {"body": "b", "title": "t"},
+}
 
 
 def test_keys_within_keys(tmp_path):
@@ -115,9 +119,14 @@ def test_parquet_columns_of_one_name(tmp_path):
     pq.write_table(pa.table(columns, names=["text", "label", "text", "label"]), path)
     data = read(path)
     assert pairs(data) == [("b", "a")]
-    assert (data.report.labels, data.report.texts) == (["column 2 ('label')"], ["column 1 ('text')"])
+    assert (data.report.labels, data.report.texts) == (
+        ["column 2 ('label')"],
+        ["column 1 ('text')"],
+    )
     assert pairs(read(path, label=4, text=[3, 1])) == [("d", "c a")]
-    with pytest.raises(DataError, match="found 2 text columns 'text', numbers 1 and 3: give the num"):
+    with pytest.raises(
+        DataError, match="found 2 text columns 'text', numbers 1 and 3: give the num"
+    ):
         read(path, text="text")
 
 
@@ -125,13 +134,20 @@ def test_parquet_labels_that_are_not_utf8(tmp_path):
     binary = pa.array([b"ok", b"\xff", b"fine"])
     broken = pa.StringArray.from_buffers(3, *binary.buffers()[1:])
     path = tmp_path / "a.parquet"
-    for labels in (broken, broken.dictionary_encode(), pa.ListArray.from_arrays([0, 1, 2, 3], broken)):
+    for labels in (
+        broken,
+        broken.dictionary_encode(),
+        pa.ListArray.from_arrays([0, 1, 2, 3], broken),
+    ):
         pq.write_table(pa.table({"label": labels, "text": ["x", "y", "z"]}), path)
         with pytest.raises(DataError, match="row 2: found bytes that are not UTF-8"):
             read(path)
         data = read(path, on_error="skip")
         assert data.texts.to_pylist() == ["x", "z"]
-        assert [y if isinstance(y, str) else y[0] for y in data.labels.to_pylist()] == ["ok", "fine"]
+        assert [y if isinstance(y, str) else y[0] for y in data.labels.to_pylist()] == [
+            "ok",
+            "fine",
+        ]
 
 
 def test_large_whole_numbers_are_labels(tmp_path):
@@ -180,7 +196,10 @@ def test_joint_labels_are_noticed(tmp_path, separator):
 
 
 ODD = [
-    ([f"2023-01-{i % 28 + 1:02}" for i in range(100)], "the labels are dates, such as '2023-01-01'"),
+    (
+        [f"2023-01-{i % 28 + 1:02}" for i in range(100)],
+        "the labels are dates, such as '2023-01-01'",
+    ),
     ([f"{i % 12 + 1}/{i % 28 + 1}/2023" for i in range(100)], "the labels are dates"),
     ([f"{i / 7:.3f}" for i in range(100)], "the labels are 100 different fractions"),
     ([f"id-{i}" for i in range(100)], "100 different labels in 100 rows, such as 'id-0'"),

@@ -82,6 +82,18 @@ def test_the_benchmark_table_of_the_readme_is_its_result_file():
     assert text.split(BEGIN)[1].split(END)[0].strip() == table(read()[1])
 
 
+def test_tables_of_the_documentation_are_their_result_files():
+    sys.path.insert(0, str(ROOT))
+    from benchmarks import report
+
+    for page, mark, table in (
+        (report.TRAINING, "punctuation", report.punctuation_table),
+        (report.IMBALANCE, "imbalance", report.imbalance_table),
+    ):
+        shown = page.read_text().split(f"<!-- {mark} -->")[1].split(report.END)[0].strip()
+        assert shown == table(report.read(report.RESULTS / f"{mark}.csv")[1])
+
+
 def test_demo_command():
     result = CliRunner().invoke(main, ["demo"])
     assert result.exit_code == 0, result.output

@@ -79,6 +79,7 @@ def test_tied_weights_are_refused_before_anything_changes(how):
         (nn.Embedding(5000, 16, scale_grad_by_freq=True), "scale_grad_by_freq is set"),
         (nn.EmbeddingBag(5000, 16, mode="max"), 'mode="max"'),
         (nn.Embedding(5000, 2), "a hash layer would have 10,998 parameters instead of 10,000"),
+        (nn.Embedding(600_000, 1), "a hash layer would have 1,259,999 parameters"),
         (nn.Embedding.from_pretrained(torch.rand(5000, 16)), "its weight is frozen"),
         (type("Mine", (nn.Embedding,), {})(5000, 16), "Mine may do more than look up rows"),
     ],
@@ -105,6 +106,35 @@ def test_options_reach_the_layers():
         4,
     )
     layer(torch.tensor([10**12]))
+
+
+def test_every_table_gets_a_hash_of_its_own_from_its_name():
+    def swapped(torch_seed, **options):
+        torch.manual_seed(torch_seed)
+        tables = {"user": nn.Embedding(5000, 16), "item": nn.Embedding(5000, 16)}
+        model = nn.ModuleDict(tables)
+        replace_embeddings(model, min_parameters=1, **options)
+        return model
+
+    model = swapped(0)
+    assert model.user.seed != model.item.seed
+    assert not torch.equal(model.user.hash_seeds, model.item.hash_seeds)
+    assert not torch.equal(model.user.weight, model.item.weight)
+    again, other = swapped(0), swapped(1)
+    for name in ("user", "item"):
+        assert model[name].seed == again[name].seed == other[name].seed
+        assert torch.equal(model[name].weight, again[name].weight)
+        assert not torch.equal(model[name].weight, other[name].weight)
+    given = swapped(0, seed=4)
+    assert given.user.seed == given.item.seed == 4
+
+
+def test_hash_layers_are_not_tables():
+    model = nn.Sequential(HashEmbedding(5000, 16, sparse=True))
+    layer = model[0]
+    report = replace_embeddings(model, min_parameters=1)
+    assert model[0] is layer
+    assert report.replaced == report.skipped == []
 
 
 @pytest.mark.parametrize("option", [{"append_importance": True}, {"aggregation": "concat"}])

@@ -1,6 +1,7 @@
 """The fused CPU engine against the PyTorch reference: losses, every gradient, every update."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +63,10 @@ class Reference:
         truth = torch.zeros_like(z)
         for i, (a, b) in enumerate(itertools.pairwise(labels.offsets)):
             truth[i, labels.labels[a:b]] = 1
-        return F.binary_cross_entropy_with_logits(z, truth, reduction="none").sum(1)
+        weight = None
+        if labels.class_weights is not None:
+            weight = torch.where(truth == 1, *torch.from_numpy(labels.class_weights).double())
+        return F.binary_cross_entropy_with_logits(z, truth, weight, reduction="none").sum(1)
 
     def step(self, bags, labels, rate, weights):
         losses = self.losses(bags, labels) * torch.from_numpy(weights)
@@ -84,11 +88,13 @@ class Reference:
                 torch.testing.assert_close(mine, theirs.detach(), rtol=2e-4, atol=2e-5)
 
 
-def multi_labels(classes: int) -> Labels:
+def multi_labels(classes: int, weighted: bool) -> Labels:
     """No label, one, or several, in turn."""
     sets = [list(range(i % 3)) for i in range(len(LENGTHS))]
     flat = np.array([(c + i) % classes for i, s in enumerate(sets) for c in s], np.int64)
-    return Labels(flat, np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64))
+    offsets = np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64)
+    weights = np.linspace(0, 3, 2 * classes).astype(np.float32).reshape(2, classes)
+    return Labels(flat, offsets, weights if weighted else None)
 
 
 # (hash, d, classes, importance); every line is compiled anew
@@ -109,10 +115,10 @@ def cut_finely(monkeypatch, tokens: int) -> None:
 
 
 @pytest.mark.parametrize("fine", [False, True])
-@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize(("multilabel", "weighted"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize(("spec", "d", "classes", "importance"), SHAPES)
 def test_three_batches_like_the_reference(
-    spec, d, classes, importance, multilabel, fine, monkeypatch
+    spec, d, classes, importance, multilabel, weighted, fine, monkeypatch
 ):
     if fine:
         cut_finely(monkeypatch, 3)
@@ -123,7 +129,7 @@ def test_three_batches_like_the_reference(
     )
     reference = Reference(model)
     bags = make_bags(spec)
-    labels = multi_labels(classes)
+    labels = multi_labels(classes, weighted)
     if not multilabel:
         labels = Labels.single(np.arange(len(bags)) % classes)
     weights = np.linspace(0.5, 2, len(bags)).astype(np.float32)
@@ -140,11 +146,33 @@ def test_three_batches_like_the_reference(
         chosen = order[4 * batch : 4 * batch + 4]
         ends = np.cumsum([0, *np.diff(labels.offsets)[chosen]])
         flat = [labels.labels[labels.offsets[i] : labels.offsets[i + 1]] for i in chosen]
-        part = Labels(np.concatenate(flat), ends)
+        part = Labels(np.concatenate(flat), ends, labels.class_weights)
         want = reference.step(bags.take(chosen), part, float(rate), weights[chosen])
         got = torch.from_numpy(losses[4 * batch : 4 * batch + 4]).double()
         torch.testing.assert_close(got, want, rtol=3e-4, atol=3e-4)
     reference.assert_close()
+
+
+def test_class_weights_of_one_change_nothing():
+    spec, bags = HashSpec(40, 11, 2), make_bags(HashSpec(40, 11, 2))
+    plain = multi_labels(3, False)
+    order, rates = np.arange(len(bags)), np.full(3, 0.1, np.float32)
+    models = [visible(ShallowModel(spec, 16, 3, multilabel=True)) for _ in range(2)]
+    for model, labels in zip(
+        models, (plain, replace(plain, class_weights=np.ones((2, 3), np.float32))), strict=True
+    ):
+        model.train(bags, labels, order, rates, batch_size=4)
+    for name, array in models[0].state().items():
+        assert np.array_equal(array, models[1].state()[name]), name
+
+
+@pytest.mark.parametrize(("multilabel", "shape"), [(False, (2, 3)), (True, (2, 4)), (True, (3,))])
+def test_class_weights_that_do_not_fit_are_refused(multilabel, shape):
+    spec = HashSpec(40, 11, 2)
+    model, bags = ShallowModel(spec, 16, 3, multilabel=multilabel), make_bags(spec)
+    labels = replace(Labels.single(np.arange(10) % 3), class_weights=np.ones(shape, np.float32))
+    with pytest.raises(ValueError, match="found class weights of shape"):
+        model.train(bags, labels, np.arange(4), np.ones(1, np.float32), batch_size=4)
 
 
 def trained(threads: int) -> ShallowModel:

@@ -3,6 +3,8 @@
 They are held against the plain loop of the torch engine on the CPU.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -29,6 +31,7 @@ BAGS = Bags(id_keys(RNG.integers(0, 30, LENGTHS.sum())), np.concatenate([[0], np
 SINGLE = Labels.single(RNG.integers(0, CLASSES, DOCUMENTS))
 SETS = [list(range(i % 4)) for i in range(DOCUMENTS)]
 SEVERAL = Labels(np.concatenate(SETS).astype(np.int64), np.cumsum([0, *map(len, SETS)]))
+CLASS_WEIGHTS = np.linspace(0, 3, 2 * CLASSES).astype(np.float32).reshape(2, CLASSES)
 ORDER = np.random.default_rng(1).permutation(DOCUMENTS)
 BATCH = 8  # the last one is short
 RATES = np.linspace(0.02, 0.01, -(-DOCUMENTS // BATCH)).astype(np.float32)
@@ -105,6 +108,21 @@ def test_as_the_plain_loop(hidden, options, weighted):
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a[0], b, rtol=2e-4, atol=2e-5)
     assert mine.steps == plain.steps == 2 * len(RATES)
+    theirs = plain.tensors()
+    for name, array in mine.tensors().items():
+        np.testing.assert_allclose(array, theirs[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.usefixtures("resident")
+def test_class_weights_as_in_the_plain_loop():
+    """They may change between two calls: the steps are then made anew."""
+    options = {"optimizer": "adagrad", "multilabel": True}
+    mine, plain = model(**options), model(device="cpu", **options)
+    weighted = replace(SEVERAL, class_weights=CLASS_WEIGHTS)
+    other = replace(SEVERAL, class_weights=CLASS_WEIGHTS[::-1].copy())
+    for labels in (SEVERAL, weighted, weighted, other, SEVERAL):
+        got, want = steps_of([mine], labels, passes=1), plain_steps_of(plain, labels, passes=1)
+        np.testing.assert_allclose(got[0][0], want[0], rtol=2e-4, atol=2e-5)
     theirs = plain.tensors()
     for name, array in mine.tensors().items():
         np.testing.assert_allclose(array, theirs[name], rtol=1e-3, atol=1e-4, err_msg=name)

@@ -1,5 +1,6 @@
 """Text to keys against the slow reference: any text, any bytes, any configuration, any input."""
 
+import re
 import string
 import subprocess
 import sys
@@ -24,18 +25,34 @@ WORDS = TextConfig((1, 1), lowercase=False)
 
 orders = st.tuples(st.integers(1, 9), st.integers(1, 9)).map(lambda pair: tuple(sorted(pair)))
 lengths = st.tuples(st.integers(1, 7), st.integers(1, 7)).map(lambda pair: tuple(sorted(pair)))
-configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths)
+punctuations = st.sampled_from(["drop", "keep"])
+configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths, punctuations)
 
 # Characters of every width, class and way of folding, words at the edges of the fast paths, and
 # what is no UTF-8: stray, overlong, truncated, surrogates, too large.
 CHARACTERS = list("aBz09 .\t\n\0\x1c\x7féßẞİΣςǰΐﬃԱﬓя…—\u3000\u00a0。漢한😀🏳\u200d\ufffd€߸𐐀𞤀")
-LENGTHS = ["x" * n for n in (3, 4, 8, 11, 12, 15, 16, 17, 63, 64, 65, 200)]
+LENGTHS = [c * n for n in (3, 4, 8, 11, 12, 15, 16, 17, 63, 64, 65, 200) for c in "x-"]
+# Alternating words and punctuation, punctuation of all widths, marks that combine with it, emoji
+# that join.
+SMALL_WORDS = [
+    "a." * 40,
+    "…—" * 30,
+    "-x" * 7,
+    ":-)",
+    "C++",
+    "'\u0301",
+    "#\ufe0f\u20e3",
+    "𐄀𞥞",
+    "👩\u200d💻",
+]
 BROKEN = [
     b"\x80", b"\xbf\xbf", b"\xc0\x80", b"\xc3", b"\xc3 ", b"\xe2\x80", b"\xe2\x80a",
     b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xef\xbf", b"\xf0\x9f\x98", b"\xf0\x80\x80\x80",
     b"\xf4\x90\x80\x80", b"\xf5\x80", b"\xff", b"\xe2\xe2\x80\xa6", b"\xc2\xc2\xa0",
 ]  # fmt: skip
-fragments = st.sampled_from([c.encode() for c in CHARACTERS + LENGTHS] + BROKEN) | st.just(b" ")
+fragments = st.sampled_from(
+    [c.encode() for c in CHARACTERS + LENGTHS + SMALL_WORDS] + BROKEN
+) | st.just(b" ")
 documents = st.lists(fragments, max_size=60).map(b"".join) | st.binary(max_size=80)
 # The last bytes of the data are read in a careful way; with these at the end, all others are not.
 endings = st.sampled_from([[], [b" " * 100]])
@@ -110,12 +127,13 @@ def every_character() -> tuple[pa.Array, list[str]]:
     return pa.Array.from_buffers(pa.large_string(), len(points), buffers), list(map(chr, points))
 
 
+@pytest.mark.parametrize("punctuation", ["drop", "keep"])
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_every_character(lowercase):
+def test_every_character(lowercase, punctuation):
     """The class and the folding of all code points, each as a document."""
     column, characters = every_character()
-    bags = text_to_bags(column, TextConfig((1, 1), lowercase))
-    words = [reference.split(c, lowercase) for c in characters]
+    bags = text_to_bags(column, TextConfig((1, 1), lowercase, punctuation=punctuation))
+    words = [reference.split(c, lowercase, punctuation) for c in characters]
     assert np.array_equal(bags.lengths, [len(w) for w in words])
     assert np.array_equal(bags.keys, fast_word_keys([w[0] for w in words if w]))
 
@@ -133,15 +151,19 @@ def fast_word_keys(words: list[str]) -> np.ndarray:
 @pytest.mark.parametrize(
     "prefix", ["", "some words to fill a chunk of sixty-four bytes and more, "]
 )
-def test_every_character_inside_text(prefix):
+@pytest.mark.parametrize("punctuation", ["drop", "keep"])
+def test_every_character_inside_text(prefix, punctuation):
     """In the fast path too: between letters, far from the end of the data."""
     _, characters = every_character()
     characters = characters[:0x3000] + characters[0xA000:0xAC00] + characters[0xF000:0x12000]
-    config = TextConfig((1, 1))
+    config = TextConfig((1, 1), punctuation=punctuation)
     bags = text_to_bags([f"{prefix}a{c}b" for c in characters], config)
     separators = np.array([reference.is_separator(c) for c in characters])
-    before = len(reference.split(prefix, True))
-    assert np.array_equal(bags.lengths, before + 1 + separators)
+    before = len(reference.split(prefix, True, punctuation))
+    kept = np.array([reference.kind(c, punctuation) == "punctuation" for c in characters])
+    assert np.array_equal(bags.lengths, before + 1 + separators + kept)
+    for i in np.flatnonzero(kept):
+        assert bags[i][-2] == hashing.word_key(characters[i])
     for i in np.flatnonzero(~separators)[::7]:
         assert bags[i][-1] == hashing.word_key(f"a{reference.fold(characters[i])}b")
 
@@ -176,11 +198,46 @@ def test_words(document, expected):
     assert words(document) == [hashing.word_key(word) for word in expected]
 
 
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (" \t\r\n\x0b\x0c\x1c\x85\u2028", []),
+        ("C++ and C#!", ["c", "++", "and", "c", "#!"]),
+        (":-) <3 ;D", [":-)", "<", "3", ";", "d"]),
+        ("It's a-b_c", ["it", "'", "s", "a", "-", "b", "_", "c"]),
+        ("no… 。、«»\u3000—", ["no", "…", "。、«»", "—"]),
+        ("€5 😀!! 👩\u200d💻", ["€5", "😀", "!!", "👩\u200d💻"]),
+        ("'\u0301 #\ufe0f\u20e3", ["'", "\u0301", "#", "\ufe0f\u20e3"]),
+        (b"a\xff.\xe2\x80 b", ["a\ufffd", ".", "\ufffd", "b"]),
+    ],
+)
+def test_words_where_punctuation_is_kept(document, expected):
+    assert words(document, punctuation="keep") == [hashing.word_key(word) for word in expected]
+
+
+@pytest.mark.parametrize("mark", ["!", "…", "𐄀"])
+def test_punctuation_of_every_length(mark):
+    config = TextConfig((1, 2), punctuation="keep")
+    document = "a".join(mark * n + "-" * m for n in range(90) for m in range(4))
+    assert_matches(text_to_bags([document], config), [document], config)
+
+
 @pytest.mark.parametrize("letter", ["a", "Z", "é", "я", "漢", "𐐀", "ß"])
 def test_words_of_every_length(letter):
     config = TextConfig((1, 2))
     document = " ".join(letter * n + "e" * m for n in range(90) for m in range(4))
     assert_matches(text_to_bags([document], config), [document], config)
+
+
+def test_words_of_the_documentation():
+    page = (Path(__file__).parent.parent / "docs" / "text.md").read_text("utf8")
+    rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) == 5
+    for row in rows:
+        document, *both = (re.findall("`(.+?)`", cell) for cell in row)
+        for punctuation, expected in zip(("drop", "keep"), both, strict=True):
+            found = words(document[0], punctuation=punctuation)
+            assert found == [hashing.word_key(word) for word in expected]
 
 
 def test_case_is_kept():
@@ -245,6 +302,18 @@ def test_one_big_word():
     bags = text_to_bags([word + " c"], TextConfig((1, 2)))
     assert bags.keys[0] == fast_word_keys([word])[0]
     assert len(bags.keys) == 3
+
+
+def test_a_megabyte_of_punctuation():
+    """One word, no place to cut; and the most words that there can be."""
+    keep = TextConfig((1, 2), punctuation="keep")
+    run = "!?" * 2**19
+    bags = text_to_bags([run, "", run + " a"], keep)
+    assert bags.lengths.tolist() == [1, 0, 3]
+    assert bags.keys[0] == bags.keys[1] == fast_word_keys([run])[0]
+    bags = text_to_bags(["a." * 2**19], TextConfig((1, 1), punctuation="keep"))
+    assert np.array_equal(bags.keys, np.tile(fast_word_keys(["a", "."]), 2**19))
+    assert len(text_to_bags(["a." * 2**19 + run], TextConfig((1, 2))).keys) == 2**20 - 1
 
 
 def test_a_million_empty_documents():
@@ -439,11 +508,18 @@ def test_configuration_survives_saving(config):
         ({"subwords": (3,)}, TypeError, r"subwords must be \(lowest, highest\).*, found \(3,\)"),
         ({"subwords": (3, 99)}, ValueError, r"subwords\[1\] must be .* from 3 to 32, found 99"),
         ({"lowercase": 1}, TypeError, r"lowercase must be True or False, found 1"),
+        ({"punctuation": "split"}, ValueError, r"punctuation must be one of 'drop', 'keep'"),
     ],
 )
 def test_refused_configurations(options, error, message):
     with pytest.raises(error, match=message):
         TextConfig(**options)
+
+
+def test_the_default_saves_what_older_versions_read():
+    assert "punctuation" not in TextConfig().to_dict()
+    old = {"ngrams": [1, 2], "lowercase": True, "subwords": None, "unicode": "14.0.0"}
+    assert TextConfig.from_dict(old) == TextConfig(punctuation="drop")
 
 
 def test_refused_saved_configurations():
@@ -454,6 +530,11 @@ def test_refused_saved_configurations():
 
 
 # --- tables ------------------------------------------------------------------------------------
+
+
+def test_white_space_is_what_python_calls_so():
+    space = [c for c in map(chr, range(0x110000)) if c.isspace()]
+    assert space == [chr(c) for run in unicode_tables.WHITE_SPACE for c in range(*run)]
 
 
 @pytest.mark.skipif(not reference.SAME_UNICODE, reason="this Python has another Unicode")

@@ -69,6 +69,13 @@ def test_export(name):
     torch.testing.assert_close(program.module()(more, *rest), layer(more, *rest))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+def test_torchscript_traces():
+    layer = HashEmbedding(300, 4, padding_idx=5)
+    traced = torch.jit.trace(layer, (IDS,))
+    torch.testing.assert_close(traced(IDS + 7), layer(IDS + 7))
+
+
 def test_autocast_leaves_the_look_up_in_full_precision():
     model = nn.Sequential(HashEmbedding(300, 4), nn.Linear(4, 2))
     with torch.autocast("cpu", dtype=torch.bfloat16):

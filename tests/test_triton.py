@@ -8,10 +8,18 @@ import torch
 
 from hashembed.hashing import HashSpec
 from hashembed.hashing import id_keys as numpy_id_keys
-from hashembed.nn import cuda, cuda_places, cuda_rows, optim, reference
+from hashembed.nn import cuda, cuda_places, cuda_rows, optim, reference, row_optimizer
+from hashembed.row_kernels import record_width
 from triton_cases import DEVICE, Case, assert_same, call_of, kernels_on, upstream
 
 SHORT = [0, 2, 0, 1, 5, 0]
+
+
+@pytest.fixture(autouse=True)
+def without_a_gpu(monkeypatch):
+    """Optimizers have no need of these kernels there."""
+    for module in (row_optimizer, optim):
+        monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
 
 
 @pytest.fixture(autouse=True)
@@ -293,7 +301,7 @@ def test_updates_smaller_than_the_precision_are_not_lost(dtype):
     step = torch.finfo(dtype).eps / 8
     rows = torch.arange(16, device=DEVICE)
     for _ in range(40):
-        cuda_rows.begin_step(tables.rule, step, 1e-8, (0.9, 0.999))
+        cuda_rows.begin_step(tables.rule, step, tables.numbers())
         cuda_rows.update_rows(tables.rule, rows, torch.full((16, 8), -1.0, device=DEVICE))
     moved = (tables.rule.table.double() - 1) / step
     assert moved.unique().numel() > 2
@@ -301,7 +309,8 @@ def test_updates_smaller_than_the_precision_are_not_lost(dtype):
 
 
 @pytest.mark.parametrize(
-    ("name", "behind"), [("sgd", False), ("rowwise", False), ("adam", False), ("adam", True)]
+    ("name", "behind"),
+    [("sgd", False), ("rowwise", False), ("adam", False), ("adam", True), ("adamw", True)],
 )
 def test_steps_whose_rows_are_known_ahead(name, behind):
     number, make = RULES[name]
@@ -318,13 +327,13 @@ def test_steps_whose_rows_are_known_ahead(name, behind):
         known = distinct(in_order, order, 12, [12, other])  # neither counts
         if name == "adam" and not behind:
             cuda_rows.catch_up(tables.rule, known.rows, count=known.found)
-        cuda_rows.begin_step(tables.rule, 0.1 / (t + 1), 1e-8, (0.9, 0.999))
+        cuda_rows.begin_step(tables.rule, 0.1 / (t + 1), tables.numbers())
         rest = (0, 0, 7, 1, 12, values.to(DEVICE), 0, None, None, known)
         cuda_rows.update_terms(cuda_rows.Terms(None, None, *rest), tables.rule, behind=behind)
         cuda_rows.end_step(tables.rule)
         touched = tables.rule.table.cpu()[rows]
         torch.testing.assert_close(touched, tables.p.detach()[rows], rtol=1e-10, atol=1e-10)
-    if name == "adam":
+    if name in LAZY:
         tables.read(torch.arange(12))
         tables.optimizer.flush()
     torch.testing.assert_close(tables.rule.table.cpu(), tables.p.detach(), rtol=1e-10, atol=1e-10)
@@ -339,27 +348,36 @@ class Tables:
         self.optimizer = make([self.p])
         self.number = number
         kind = cuda_rows.ACCUMULATION[dtype]
-        columns = {cuda_rows.ADAM: 8, cuda_rows.ADAGRAD_ROWWISE: 1}.get(number, d)
+        columns = {cuda_rows.ADAGRAD_ROWWISE: 1}.get(number, d)
+        if number >= cuda_rows.ADAM:
+            columns = record_width(d, 1 if number == cuda_rows.MOMENTUM else 2)
         self.rule = cuda_rows.Rule(
             number,
             self.p.detach().clone().to(DEVICE),
             torch.zeros(rows, columns, dtype=kind, device=DEVICE),
-            cuda_rows.make_numbers((0.9, 0.999), DEVICE),
+            cuda_rows.make_numbers(DEVICE),
             torch.zeros((), dtype=torch.int64, device=DEVICE),
-            torch.zeros(2, cuda_rows.RING, dtype=torch.float64, device=DEVICE),
+            torch.zeros(5, cuda_rows.RING, dtype=torch.float64, device=DEVICE),
         )
-        self.rule.tails[1, 0] = 1e-8 * (1 - 0.999) ** 0.5
+        self.rule.history[1, 0] = 1e-8 * (1 - 0.999) ** 0.5
+
+    def numbers(self):
+        return self.optimizer._gpu_numbers(self.optimizer.param_groups[0])
 
     def on_cpu(self, lr, rows, values):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+            if "betas" in group:  # a schedule may change them from step to step
+                group["betas"] = (0.85 + lr, 0.999)
+            if group.get("momentum"):
+                group["momentum"] = 0.8 + lr
         self.optimizer.before_read(self.p, rows)
         self.p.grad = torch.sparse_coo_tensor(rows[None], values, self.p.shape).coalesce()
         self.optimizer.step()
 
     def step(self, lr, rows, values, as_terms):
         self.on_cpu(lr, rows, values)
-        cuda_rows.begin_step(self.rule, lr, 1e-8, (0.9, 0.999))
+        cuda_rows.begin_step(self.rule, lr, self.numbers())
         if as_terms:
             keys, order = torch.sort(rows.to(DEVICE), stable=True)
             rest = (0, 0, len(rows), 1, len(self.p), values.to(DEVICE), 0, None, None)
@@ -379,7 +397,11 @@ RULES = {
     "adagrad": (cuda_rows.ADAGRAD, lambda p: optim.RowAdagrad(p, eps=1e-8)),
     "rowwise": (cuda_rows.ADAGRAD_ROWWISE, lambda p: optim.RowAdagrad(p, eps=1e-8, rowwise=True)),
     "adam": (cuda_rows.ADAM, lambda p: optim.RowAdam(p)),
+    "adamw": (cuda_rows.ADAMW, lambda p: optim.RowAdamW(p, weight_decay=0.5)),
+    "momentum": (cuda_rows.MOMENTUM, lambda p: optim.RowSGD(p, momentum=0.9)),
+    "nesterov": (cuda_rows.MOMENTUM, lambda p: optim.RowSGD(p, momentum=0.9, nesterov=True)),
 }
+LAZY = ("adam", "adamw", "momentum", "nesterov")
 
 
 @pytest.mark.parametrize("as_terms", [False, True])
@@ -389,7 +411,7 @@ def test_updates_are_those_of_the_cpu(name, as_terms):
     g = torch.Generator().manual_seed(0)
     for t in range(6):
         rows = torch.randint(0, 12, (7,), generator=g)
-        if name == "adam" and t % 2:
+        if name in LAZY and t % 2:
             tables.read(rows)
             assert torch.equal(tables.rule.table.cpu()[rows] != 0, tables.p[rows] != 0)
         values = torch.randn(7, 3, generator=g, dtype=torch.float64)
@@ -397,16 +419,40 @@ def test_updates_are_those_of_the_cpu(name, as_terms):
         torch.testing.assert_close(
             tables.rule.table.cpu(), tables.p.detach(), rtol=1e-10, atol=1e-10
         )
-    if name == "adam":
+    if name in LAZY:
         tables.read(torch.arange(12).repeat(2))
         tables.optimizer.flush()
         torch.testing.assert_close(
             tables.rule.table.cpu(), tables.p.detach(), rtol=1e-10, atol=1e-10
         )
         records = tables.optimizer.state[tables.p]["records"]
+        used = 3 if tables.number == cuda_rows.MOMENTUM else 6
         torch.testing.assert_close(
-            tables.rule.state.cpu()[:, :6], records[:, :6], rtol=1e-10, atol=1e-10
+            tables.rule.state.cpu()[:, :used], records[:, :used], rtol=1e-10, atol=1e-10
         )
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_rows_that_were_written_stay_and_their_moments_go_on(name):
+    tables = Tables(RULES[name][0], torch.float64, RULES[name][1])
+    for t in range(3):
+        tables.step(0.1, torch.arange(4) * 2 + t, torch.ones(4, 3, dtype=torch.float64), False)
+    with torch.no_grad():
+        tables.p.fill_(7)
+    tables.rule.table.fill_(7)
+    cuda_rows.catch_up(tables.rule, torch.arange(12).to(DEVICE), move=False)
+    tables.optimizer.flush()
+    assert (tables.rule.table == 7).all()
+    assert (tables.p == 7).all()
+    used = 3 if tables.number == cuda_rows.MOMENTUM else 6
+    records = tables.optimizer.state[tables.p]["records"][:, :used]
+    torch.testing.assert_close(tables.rule.state.cpu()[:, :used], records, rtol=1e-12, atol=1e-12)
+    assert records.any()
+    rows = torch.tensor([1, 2, 11])
+    tables.step(0.1, rows, torch.ones(3, 3, dtype=torch.float64), False)
+    tables.read(torch.arange(12))
+    torch.testing.assert_close(tables.rule.table.cpu(), tables.p.detach(), rtol=1e-12, atol=1e-12)
+    assert not (tables.p == 7).all()
 
 
 @pytest.mark.parametrize(
@@ -425,9 +471,30 @@ def test_updates_in_other_precisions(name, dtype):
     )
 
 
-def test_a_row_that_missed_more_steps_than_the_ring_holds(monkeypatch):
-    tails = torch.arange(2 * 10, dtype=torch.float64).view(2, 10)
-    monkeypatch.setattr(cuda_rows, "RING", 4)
-    got = cuda_rows.ring(tails, torch.tensor(8))
-    assert got.tolist() == [[8, 5, 6, 7], [18, 15, 16, 17]]
-    assert cuda_rows.ring(got, torch.tensor(8)) is got
+def test_histories_are_made_shorter_and_longer():
+    history = torch.arange(2 * 10, dtype=torch.float64).view(2, 10)
+    shorter = row_optimizer._resized(history, 8, 4)
+    assert shorter.tolist() == [[8, 5, 6, 7], [18, 15, 16, 17]]
+    longer = row_optimizer._resized(shorter, 8, 6)
+    assert longer.tolist() == [[6, 7, 8, 0, 0, 5], [16, 17, 18, 0, 0, 15]]
+
+
+def test_a_layer_used_several_times_is_updated_once():
+    """Terms of several uses, joined, give the sum of their gradients."""
+    case = Case(HashSpec(23, 7, 2), 3, lengths=SHORT, aggregation="concat")
+    found: list = [[], []]
+    wanted: list = [[], []]
+    for shift in (0, 5):
+        call = call_of(case)
+        call.keys.copy_(call.keys.roll(shift))
+        grad = upstream(cuda.forward(call), torch.float64).to(DEVICE)
+        cuda.backward(call, grad, (found[0].append, found[1].append))
+        dense = cuda.dense(call.weight), cuda.dense(call.importance)
+        for of_table, gradient in zip(wanted, cuda.backward(call, grad, dense)[:2], strict=True):
+            of_table.append(gradient.values)
+    for terms, table, (one, other) in zip(
+        found, (call.weight, call.importance), wanted, strict=True
+    ):
+        want, out = one + other, torch.zeros_like(table)
+        cuda_rows.sum_rows(cuda_rows.join_terms(terms, table), cuda_rows.Rule(cuda_rows.STORE, out))
+        torch.testing.assert_close(out, want, rtol=1e-12, atol=1e-12)

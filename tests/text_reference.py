@@ -3,6 +3,7 @@
 import string
 import unicodedata
 from functools import cache
+from itertools import groupby
 
 from hashembed import hashing
 from hashembed.text import TextConfig
@@ -12,6 +13,7 @@ from hashembed.unicode_tables import (
     SEPARATOR,
     UNICODE_VERSION,
     character_table,
+    punctuation_table,
 )
 
 SAME_UNICODE = unicodedata.unidata_version == UNICODE_VERSION
@@ -28,6 +30,14 @@ def is_separator(char: str) -> bool:
 
 
 @cache
+def is_punctuation(char: str) -> bool:
+    """A separator other than white space."""
+    if not SAME_UNICODE:
+        return bool(punctuation_table()[ord(char)])
+    return is_separator(char) and not char.isspace()
+
+
+@cache
 def fold(char: str) -> str:
     if SAME_UNICODE:
         return char.casefold()
@@ -39,14 +49,17 @@ def fold(char: str) -> str:
     return "".join((c.to_bytes(4, "little").rstrip(b"\0") or b"\0").decode() for c in codes)
 
 
-def split(text: str, lowercase: bool) -> list[str]:
-    words = [""]
-    for char in text:
-        if is_separator(char):
-            words.append("")
-        else:
-            words[-1] += fold(char) if lowercase else char
-    return [word for word in words if word]
+def kind(char: str, punctuation: str) -> str:
+    """What neighbours in a word have in common; "" for what is in no word."""
+    if is_punctuation(char):
+        return "punctuation" if punctuation == "keep" else ""
+    return "" if is_separator(char) else "word"
+
+
+def split(text: str, lowercase: bool, punctuation: str = "drop") -> list[str]:
+    runs = groupby(text, lambda char: kind(char, punctuation))
+    words = ["".join(run) for which, run in runs if which]
+    return ["".join(map(fold, word)) if lowercase else word for word in words]
 
 
 def pieces(word: str, lo: int, hi: int) -> list[str]:
@@ -65,7 +78,7 @@ def keys(text: str | bytes | None, config: TextConfig) -> list[int]:
     """The keys of one document."""
     if isinstance(text, bytes):
         text = text.decode("utf8", "replace")
-    words = split(text or "", config.lowercase)
+    words = split(text or "", config.lowercase, config.punctuation)
     lo, hi = config.ngrams
     found = []
     for i, word in enumerate(words):

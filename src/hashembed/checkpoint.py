@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hashembed.hashing import HASH_VERSION
 from hashembed.printable import printable
-from hashembed.tensor_file import Layout, read_layout, read_tensor
+from hashembed.tensor_file import MAX_HEADER, Layout, read_layout, read_tensor
 from hashembed.writing import PathLike, write_whole
 
 FORMAT_VERSION = 1
@@ -41,6 +41,11 @@ def save_tensors(
         {"kind": kind, "format": FORMAT_VERSION, "hash": HASH_VERSION, "meta": meta},
         default=_plain,
     )
+    if len(header) > MAX_HEADER // 2:  # quotes are escaped when it becomes a part of another
+        raise ValueError(
+            f"cannot save: labels and settings take {len(header):,} bytes, of which a file holds "
+            f"at most {MAX_HEADER // 2:,}"
+        )
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     write_whole(path, save(arrays, {KEY: header, CHECKSUM: _checksum(header, arrays)}))
 
@@ -79,6 +84,26 @@ def kind_of(path: PathLike) -> str | None:
             return str(_understand(path, None, layout.metadata[KEY])["kind"])
     except ModelFileError:
         return None
+
+
+@contextmanager
+def understanding(path: PathLike) -> Iterator[None]:
+    """Around code that makes something of a file's fields: whatever is wrong is one sentence."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(printable(f"{path} {error}")) from None
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        message = f"{type(error).__name__}: {error!s:.300}"
+        raise ModelFileError(printable(f"{path} cannot be understood: {message}")) from None
 
 
 def _plain(value: Any) -> Any:

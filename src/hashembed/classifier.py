@@ -21,7 +21,14 @@ from hashembed.fit_report import FitReport
 from hashembed.hashing import HashSpec
 from hashembed.history import History
 from hashembed.key_store import KeyStore
-from hashembed.labels import Labels, class_weights, sample_weights, split
+from hashembed.labels import (
+    Labels,
+    check_class_weight,
+    document_weights,
+    sample_weights,
+    split,
+    weigh_classes,
+)
 from hashembed.metrics import Evaluation, evaluate_answers, right_texts
 from hashembed.model_file import load_classifier, save_classifier
 from hashembed.progress import Display, training_bar
@@ -30,7 +37,7 @@ from hashembed.sizes import choose_dim, choose_sizes, count_distinct
 from hashembed.snapshot_file import fingerprint, load_snapshot, save_snapshot
 from hashembed.stream_position import StreamPosition
 from hashembed.targets import Form, Targets, decode, encode, join
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.text import Punctuation, TextConfig, text_to_bags
 from hashembed.threads import uninterrupted
 from hashembed.training import (
     Progress,
@@ -59,6 +66,7 @@ class TextClassifier(Estimator):
         ngrams: orders of word n-grams, lowest and highest.
         subwords: lengths of character n-grams of words, or None.
         lowercase: whether case is ignored.
+        punctuation: "drop" it, or "keep" runs of it (`++`, `:-)`) as words of their own.
         embedding_dim: d; None chooses by the number of classes. num_hashes: k.
         num_embeddings, num_buckets: K and B; None sizes them by the distinct n-grams of the text.
         hidden_layers: widths of layers between the bag and the output (needs torch); none is the
@@ -71,8 +79,8 @@ class TextClassifier(Estimator):
         validation_fraction: part of the data to validate on.
         patience: stop after so many passes without a better validation loss, and keep the best
             pass; needs validation data. Unless `passes` is given, there may be up to 100.
-        class_weight: "balanced" makes rare classes weigh as much as common ones; or a dictionary
-            with the weight of each class.
+        class_weight: "balanced" makes rare classes weigh as much as common ones, "sqrt" goes half
+            of that way; or a dictionary with the weight of each class (`docs/imbalance.md`).
         seed: the same seed gives the same model, for any number of threads.
         threads: None is all cores.
         verbose: show a progress bar, each pass and a summary, on standard error.
@@ -107,6 +115,7 @@ class TextClassifier(Estimator):
         ngrams: tuple[int, int] = (1, 2),
         subwords: tuple[int, int] | None = None,
         lowercase: bool = True,
+        punctuation: Punctuation = "drop",
         embedding_dim: int | None = None,
         num_hashes: int = 2,
         num_embeddings: int | None = None,
@@ -127,6 +136,7 @@ class TextClassifier(Estimator):
         self.ngrams = ngrams
         self.subwords = subwords
         self.lowercase = lowercase
+        self.punctuation = punctuation
         self.embedding_dim = embedding_dim
         self.num_hashes = num_hashes
         self.num_embeddings = num_embeddings
@@ -216,7 +226,7 @@ class TextClassifier(Estimator):
         callbacks: Sequence[Callable[[Progress], object]],
     ) -> Self:
         self._check_validation(validation is not None)
-        weights = self._weights(bags, targets, sample_weight)
+        weights, targets = self._weights(bags, targets, sample_weight)
         distinct = count_distinct(bags.keys, self.threads)
         config = self._train_config(bags, len(targets.classes), distinct)
         sizes = choose_sizes(distinct, self.num_embeddings, self.num_buckets)
@@ -234,11 +244,12 @@ class TextClassifier(Estimator):
             weights = None if weights is None else weights[kept]
         on_pass = resume = None
         if checkpoint is not None:
-            made_of: list[npt.NDArray[Any]] = [] if weights is None else [weights]
+            given = (weights, labels.class_weights)
+            made_of: list[npt.NDArray[Any]] = [array for array in given if array is not None]
             for rows, truth in filter(None, ((train, labels), held_out)):
                 made_of += [rows.keys, rows.offsets, truth.labels, truth.offsets]
             run = fingerprint((self.engine_plan_, config, text_config), made_of)
-            resume = load_snapshot(checkpoint, run)
+            resume = load_snapshot(checkpoint, run, self.model_)
 
             def on_pass(snapshot: Snapshot) -> None:
                 save_snapshot(checkpoint, snapshot, run)
@@ -276,9 +287,9 @@ class TextClassifier(Estimator):
         others stays as it is. Online learning depends on the order: what came last counts most.
         `classes`, known beforehand, may be named in the first call.
         """
-        if self.class_weight == "balanced":
+        if self.class_weight in ("balanced", "sqrt"):
             raise ValueError(
-                'class_weight="balanced" needs all labels at once: '
+                f'class_weight="{self.class_weight}" needs all labels at once: '
                 "give a dictionary of weights, or sample_weight"
             )
         check_learning_rate(self.learning_rate)
@@ -289,7 +300,7 @@ class TextClassifier(Estimator):
             targets = encode(labels, self.classes_, self.label_form_)
         text_config = self._text_config() if fresh else self.text_config_
         bags = text_to_bags(texts, text_config, self.threads)
-        weights = self._weights(bags, targets, sample_weight)
+        weights, targets = self._weights(bags, targets, sample_weight, more_may_come=True)
         # An interrupt comes before all of it or after: what was learned is always counted.
         uninterrupted(lambda: self._learn(text_config, bags, targets, weights))
         return self
@@ -574,7 +585,7 @@ class TextClassifier(Estimator):
         )
 
     def _text_config(self) -> TextConfig:
-        return TextConfig(self.ngrams, self.lowercase, self.subwords)
+        return TextConfig(self.ngrams, self.lowercase, self.subwords, self.punctuation)
 
     def _held_out(
         self, config: TextConfig, targets: Targets, texts: Any, labels: Any
@@ -619,16 +630,25 @@ class TextClassifier(Estimator):
         self.class_counts_ = now
         self.texts_seen_ += len(targets.labels)
 
-    def _weights(self, bags: Bags, targets: Targets, sample_weight: Any) -> F32 | None:
-        """One weight a document, from the classes and from the caller; None is 1."""
+    def _weights(
+        self, bags: Bags, targets: Targets, sample_weight: Any, more_may_come: bool = False
+    ) -> tuple[F32 | None, Targets]:
+        """One weight a document (None is 1), and the targets, weighted where there are several.
+
+        Of a single label the class weight is the document's; of several each has its own.
+        """
         _check_counts(len(bags), targets)
         if len(bags) == 0:
             raise ValueError("found no texts to train on")
+        labels, classes, wish = targets.labels, targets.classes, self.class_weight
+        check_class_weight(wish, classes, more_may_come)
         given = None if sample_weight is None else sample_weights(sample_weight, len(bags))
-        of_class = class_weights(targets.labels, targets.classes, self.class_weight)
+        if targets.multilabel:
+            return given, replace(targets, labels=weigh_classes(labels, classes, wish))
+        of_class = document_weights(labels, classes, wish)
         if given is None or of_class is None:
-            return given if of_class is None else of_class
-        return given * of_class
+            return given if of_class is None else of_class, targets
+        return sample_weights(given.astype(np.float64) * of_class, len(bags)), targets
 
     def _report(self, bags: Bags, distinct: int) -> FitReport:
         spec = self.engine_plan_.spec

@@ -153,6 +153,8 @@ def _tell(message: str) -> None:
     if _told:
         return
     _told.append(message)
+    if sys.stderr is None:  # closed; `print` would take standard output
+        return
     with suppress(OSError, ValueError):  # closed: nobody reads it
         print(f"hashembed: {message}", file=sys.stderr)
 

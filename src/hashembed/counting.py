@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hashembed.dictionary_kernels import FULL, POSITIONS, add_to_sketch, count_cells, count_chosen
+from hashembed.hashing_numba import SALT
 from hashembed.text import TextConfig, text_to_bags, to_arrow
 from hashembed.threads import run_workers
 
@@ -140,6 +141,7 @@ class Counter:
             self.keys,
             self.counts,
             rounds,
+            SALT,
         )
 
 

@@ -24,9 +24,9 @@ from hashembed.dictionary_kernels import (
     look_up,
     spell,
 )
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.hashing_numba import SALT
+from hashembed.text import TextConfig, kernel_tables, text_to_bags
 from hashembed.threads import cpu_count, run_workers
-from hashembed.unicode_tables import character_table
 from hashembed.validation import one_of, whole_number
 
 NGRAMS = (1, 9)  # the paper's n < 10
@@ -59,7 +59,8 @@ class Dictionary:
         self.config, self.keys, self.counts, self.strings = config, keys, counts, strings
         slots = 1 << max(1, 2 * len(keys) - 1).bit_length()
         self._slots = np.zeros(slots, np.int32)
-        build_index(keys, self._slots)
+        self._salt = SALT  # goes where the slots go
+        build_index(keys, self._slots, self._salt)
 
     @classmethod
     def count(
@@ -120,7 +121,8 @@ class Dictionary:
         """The ranks of n-gram keys; -1 for those that are not in the dictionary."""
         ranks = np.empty(len(keys), np.int64)
         workers = (threads or cpu_count()) if len(keys) > 100_000 else 1
-        run_workers(look_up, workers, np.ascontiguousarray(keys), self.keys, self._slots, ranks)
+        table = self.keys, self._slots, self._salt
+        run_workers(look_up, workers, np.ascontiguousarray(keys), *table, ranks)
         return ranks
 
     def bags(self, texts: Texts, unknown: Unknown = "drop", threads: int | None = None) -> Bags:
@@ -183,15 +185,19 @@ class Dictionary:
         data = np.empty(offsets[-1], np.uint8)
         front_decode(rest, shared, tails.astype(np.uint32), order, offsets, data)
         strings = _strings(data, offsets)
+        strings.validate(full=True)  # its bytes came from a file
         folded = replace(config, lowercase=False)  # as the strings are already
         return cls(config, _own_keys(strings, folded), counts.astype(np.int64), strings)
 
 
 def _check_saved(shared: U8, tails: Any, rest: U8, order: Any, counts: Any) -> None:
     """Refuse arrays that no dictionary gives: decoding them would leave their bounds."""
-    fits = len(shared) == len(tails) == len(order) == len(counts)
+    arrays = (shared, tails, rest, order, counts)
+    typed = all(array.ndim == 1 and array.dtype.kind == "u" for array in arrays)
     if not (
-        fits
+        typed
+        and shared.dtype == rest.dtype == np.uint8
+        and len(shared) == len(tails) == len(order) == len(counts)
         and int(tails.sum(dtype=np.int64)) == len(rest)
         and np.array_equal(np.sort(order), np.arange(len(order)))
         and (shared[:1] == 0).all()
@@ -202,7 +208,7 @@ def _check_saved(shared: U8, tails: Any, rest: U8, order: Any, counts: Any) -> N
 
 def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.LargeStringArray:
     """The string of each key, from the first place where it occurs."""
-    table = character_table(corpus.config.lowercase)
+    tables = kernel_tables(corpus.config)
     seen = np.zeros(len(dictionary), np.bool_)
     parts, owners, left = [], [], len(dictionary)
     for column in corpus.columns():
@@ -221,7 +227,7 @@ def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.Large
             offsets[1:],
             bags.offsets,
             places,
-            table,
+            *tables,
             *corpus.config.ngrams,
             sizes,
         )

@@ -7,8 +7,8 @@
     front_code       sorted strings -> what each adds to the last    one worker
 
 Keys are hashes already, so their bits serve as they are: the high lane picks a cell of the sketch
-and a key's place in a round of counting, the low lane picks its owner (high bits) and its slot
-(low bits).
+and a key's place in a round of counting, the low lane picks its owner. Its slot comes from both and
+from a number that nobody knows (see `SALT`).
 
 Numba's cache on disk knows this file only: it does not notice a change in another.
 """
@@ -16,9 +16,9 @@ Numba's cache on disk knows this file only: it does not notice a change in anoth
 import numpy as np
 
 from hashembed.compiling import njit
-from hashembed.hashing_numba import lane_a, lane_b, u32, u64
+from hashembed.hashing_numba import lane_a, lane_b, spread_key, u32, u64
 from hashembed.intrinsics import prefetch
-from hashembed.text_words import decode
+from hashembed.text_words import decode, is_mark
 from hashembed.threads import wait_for_all
 from hashembed.unicode_tables import EXPANSIONS, MARK, SEPARATOR
 
@@ -59,10 +59,16 @@ def count_cells(sketch, histogram):
 
 
 @njit(inline="always")
-def _add(keys, counts, key, count):
+def _first_slot(key, salt, mask):
+    """Where the search for a key begins in an open table of mask + 1 slots, a power of two."""
+    return u32(spread_key(key, salt) >> u64(32)) & mask
+
+
+@njit(inline="always")
+def _add(keys, counts, key, count, salt):
     """Add to a key's count in an open table -> 1 for a new key, else 0."""
     mask = u32(len(keys) - 1)
-    slot = lane_a(key) & mask
+    slot = _first_slot(key, salt, mask)
     while counts[slot] and keys[slot] != key:
         slot = (slot + u32(1)) & mask
     fresh = counts[slot] == 0
@@ -72,7 +78,7 @@ def _add(keys, counts, key, count):
 
 
 @njit
-def _halve(keys, counts, low, high):
+def _halve(keys, counts, low, high, salt):
     """Keep the keys of the lower half of the range -> the new end, and how many they are."""
     middle = low + (high - low) // 2
     kept = 0
@@ -87,13 +93,25 @@ def _halve(keys, counts, low, high):
             x += 1
     counts[:] = 0
     for x in range(kept):
-        _add(keys, counts, old_keys[x], old_counts[x])
+        _add(keys, counts, old_keys[x], old_counts[x], salt)
     return middle, kept
 
 
 @_entry
 def count_chosen(
-    worker, workers, barrier, keys, shift, sketch, threshold, chosen, found, tables, counts, rounds
+    worker,
+    workers,
+    barrier,
+    keys,
+    shift,
+    sketch,
+    threshold,
+    chosen,
+    found,
+    tables,
+    counts,
+    rounds,
+    salt,
 ):
     """Count the keys whose cells hold at least `threshold`, each worker those that it owns.
 
@@ -123,9 +141,9 @@ def count_chosen(
             position = np.int64(lane_b(key))
             mine = np.int64((u64(lane_a(key)) * u64(workers)) >> u64(32)) == worker
             if mine and low <= position < high:
-                used += _add(table, count, key, 1)
+                used += _add(table, count, key, 1, salt)
                 while used > most and high - low > 1:
-                    high, used = _halve(table, count, low, high)
+                    high, used = _halve(table, count, low, high, salt)
     rounds[worker, 1], rounds[worker, 2] = high, used
 
 
@@ -133,34 +151,35 @@ def count_chosen(
 
 
 @_entry
-def build_index(keys, slots):
+def build_index(keys, slots, salt):
     """Slots (a power of two) of an open table: rank + 1 of the key there, or 0."""
     mask = u32(len(slots) - 1)
     for rank in range(len(keys)):
-        slot = lane_a(keys[rank]) & mask
+        slot = _first_slot(keys[rank], salt, mask)
         while slots[slot]:
             slot = (slot + u32(1)) & mask
         slots[slot] = rank + 1
 
 
 @njit(inline="always")
-def _rank(key, known, slots):
+def _rank(key, known, slots, salt):
     mask = u32(len(slots) - 1)
-    slot = lane_a(key) & mask
+    slot = _first_slot(key, salt, mask)
     while slots[slot] and known[slots[slot] - 1] != key:
         slot = (slot + u32(1)) & mask
     return np.int64(slots[slot]) - 1
 
 
 @_entry
-def look_up(worker, workers, barrier, keys, known, slots, ranks):
+def look_up(worker, workers, barrier, keys, known, slots, salt, ranks):
     """ranks (N,) of keys (N,): -1 for a key that is not known."""
     n = len(keys)
     mask = u32(len(slots) - 1)
     last = n * (worker + 1) // workers
     for x in range(n * worker // workers, last):
-        prefetch(slots, np.int64(lane_a(keys[min(x + AHEAD, last - 1)]) & mask))
-        ranks[x] = _rank(keys[x], known, slots)
+        later = keys[min(x + AHEAD, last - 1)]
+        prefetch(slots, np.int64(_first_slot(later, salt, mask)))
+        ranks[x] = _rank(keys[x], known, slots, salt)
 
 
 @_entry
@@ -180,19 +199,21 @@ def first_places(ranks, places, seen):
 
 
 @njit
-def _word_spans(data, i, end, table):
+def _word_spans(data, i, end, table, punctuation):
     """Where the words of data[i:end] begin and end: (words, 2)."""
-    spans = np.empty(((end - i) // 2 + 1, 2), np.int64)
-    m, inside = 0, False
+    most = (end - i) // 2 + 1 if punctuation is None else end - i
+    spans = np.empty((most, 2), np.int64)
+    m, inside, kind = 0, False, np.uint8(0)
     while i < end:
         point, n = decode(data, i, end)
         separator = table[point] == SEPARATOR
-        if not separator and not inside:
+        mark = is_mark(punctuation, point)
+        if not separator and not (inside and mark == kind):
             spans[m, 0] = i
             m += 1
         if not separator:
             spans[m - 1, 1] = i + n
-        inside = not separator
+        inside, kind = not separator, mark
         i += n
     return spans[:m]
 
@@ -241,7 +262,7 @@ def _ngram_at(place, words, lo, hi):
 
 
 @_entry
-def spell(data, starts, ends, offsets, places, table, lo, hi, sizes):
+def spell(data, starts, ends, offsets, places, table, punctuation, lo, hi, sizes):
     """The n-grams at these places (rising) of bags, words folded and joined by spaces -> bytes.
 
     `starts` and `ends` are where the documents lie, `offsets` where their bags begin; the length
@@ -254,7 +275,8 @@ def spell(data, starts, ends, offsets, places, table, lo, hi, sizes):
         while doc < 0 or offsets[doc + 1] <= places[x]:
             doc += 1
         if doc != known:
-            spans, known = _word_spans(data, starts[doc], ends[doc], table), doc
+            spans = _word_spans(data, starts[doc], ends[doc], table, punctuation)
+            known = doc
         word, n = _ngram_at(places[x] - offsets[doc], len(spans), lo, hi)
         # A character folds to three at most, of four bytes each.
         most = o + 12 * (spans[word + n - 1, 1] - spans[word, 0]) + n

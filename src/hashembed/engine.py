@@ -54,6 +54,15 @@ def check_labels(labels: Labels, documents: int, classes: int, multilabel: bool)
         )
 
 
+def check_class_weights(labels: Labels, multilabel: bool, classes: int) -> F32:
+    """The class weights of labels that have them (2, C), where a model can use them."""
+    weights = np.ascontiguousarray(labels.class_weights, np.float32)
+    if not multilabel or weights.shape != (2, classes):
+        kind = f"a {'multi-label' if multilabel else 'single-label'} model of {classes} classes"
+        raise ValueError(f"found class weights of shape {weights.shape} for {kind}")
+    return weights
+
+
 class Engine(Protocol):
     """A model that trains on batches of bags."""
 

@@ -4,6 +4,8 @@ Numba widens every product of 32-bit integers to 64 bits; each step casts back t
 costs nothing and keeps the arithmetic that of the specification.
 """
 
+import secrets
+
 import numpy as np
 
 from hashembed.compiling import njit
@@ -15,6 +17,11 @@ u64 = np.uint64
 _C1, _C2 = u32(0xCC9E2D51), u32(0x1B873593)
 _F1, _F2 = u32(0x85EBCA6B), u32(0xC2B2AE35)
 _BODY = u32(0xE6546B64)
+# Hash tables take their slots from keys and this number, which differs in every process: the hash
+# of words is public, so whoever writes the text could choose words that all want one slot. Nothing
+# but the time depends on it. Kernels take it as an argument; Numba would compile it in.
+SALT = u64(secrets.randbits(64))
+SPREAD = u64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 _R0, _R1, _R2, _R3 = (u32(r) for r in ID_ROUNDS)
 
 
@@ -48,6 +55,12 @@ def murmur_absorb(h, scrambled):
 def reduce_range(lane, n):
     """A lane -> [0, n) by multiply-high."""
     return np.int64((u64(lane) * u64(n)) >> u64(32))
+
+
+@njit(inline="always")
+def spread_key(key, salt):
+    """64 bits for a hash table to take a slot from, the highest ones first."""
+    return (u64(key) ^ salt) * SPREAD
 
 
 @njit(inline="always")

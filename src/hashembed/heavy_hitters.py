@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.compiling import njit
-from hashembed.hashing_numba import lane_a, lane_b, reduce_range
+from hashembed.hashing_numba import SALT, lane_b, reduce_range, spread_key
 from hashembed.intrinsics import prefetch
 from hashembed.sketch import DistinctCounter
 from hashembed.threads import cpu_count, run_workers
@@ -39,9 +39,15 @@ I64 = npt.NDArray[np.int64]
 
 
 @njit(error_model="numpy")
-def _slot(table, key):
+def _first_slot(table, key, salt):
+    """Where the search for a key begins."""
+    return reduce_range(spread_key(key, salt) >> np.uint64(32), len(table))
+
+
+@njit(error_model="numpy")
+def _slot(table, key, salt):
     """Where the key is, or the empty slot where it belongs."""
-    i = reduce_range(lane_a(key), len(table))
+    i = _first_slot(table, key, salt)
     while table[i, SEEN] and table[i, KEY] != key:
         i += 1
         if i == len(table):
@@ -50,7 +56,7 @@ def _slot(table, key):
 
 
 @njit(error_model="numpy")
-def _forget(table):
+def _forget(table, salt):
     """Drop all keys up to the median of seen + missed: the median, and how many stay."""
     old = table[table[:, SEEN] > 0]
     most = old[:, SEEN] + old[:, MISSED]
@@ -59,7 +65,7 @@ def _forget(table):
     used = 0
     for x in range(len(old)):
         if most[x] > floor:
-            table[_slot(table, old[x, KEY])] = old[x]
+            table[_slot(table, old[x, KEY], salt)] = old[x]
             used += 1
     return floor, used
 
@@ -77,7 +83,9 @@ def _count_distinct(key, registers, precision):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _update(worker, workers, barrier, keys, tables, state, registers, precision, threshold, marks):
+def _update(
+    worker, workers, barrier, keys, tables, salt, state, registers, precision, threshold, marks
+):
     """Count the keys of this worker's parts; mark those whose certain count reaches `threshold`.
 
     `tables` is (PARTS, slots, 3), a row of `state` is (floor, slots in use) of a part.
@@ -89,19 +97,19 @@ def _update(worker, workers, barrier, keys, tables, state, registers, precision,
             part = reduce_range(lane_b(keys[x]), PARTS)
             waiting[m] = x
             if part % workers == worker:
-                prefetch(tables[part], reduce_range(lane_a(keys[x]), tables.shape[1]))
+                prefetch(tables[part], _first_slot(tables[part], keys[x], salt))
                 m += 1
             x += 1
         for j in range(m):
             key = keys[waiting[j]]
             part = reduce_range(lane_b(key), PARTS)
             table = tables[part]
-            i = _slot(table, key)
+            i = _slot(table, key, salt)
             if table[i, SEEN] == 0:
                 _count_distinct(key, registers[worker], precision)
                 if state[part, 1] >= limit:
-                    state[part, 0], state[part, 1] = _forget(table)
-                    i = _slot(table, key)
+                    state[part, 0], state[part, 1] = _forget(table, salt)
+                    i = _slot(table, key, salt)
                 table[i, KEY], table[i, MISSED] = key, state[part, 0]
                 state[part, 1] += 1
             table[i, SEEN] += 1
@@ -129,6 +137,7 @@ class HeavyHitters:
         self.threads = min(threads or cpu_count(), PARTS)
         self.total = 0
         self._tables = np.zeros((PARTS, slots, 3), np.int64)
+        self._salt = SALT  # goes where the tables go
         self._state = np.zeros((PARTS, 2), np.int64)
         self._distinct = DistinctCounter()
         self._registers = np.zeros((self.threads, len(self._distinct.registers)), np.uint8)
@@ -154,6 +163,7 @@ class HeavyHitters:
             self.threads,
             np.ascontiguousarray(keys, np.int64),
             self._tables,
+            self._salt,
             self._state,
             self._registers,
             self._distinct.precision,

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from hashembed.tables import html_table
+from hashembed.validation import one_of, whole_number
 
 Monitor = Literal["loss", "accuracy"]
 
@@ -76,9 +77,20 @@ class History:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "History":
-        """The history that `to_dict` described."""
+        """The history that `to_dict` described; a TypeError or ValueError where it did not."""
         epochs = [Epoch(**epoch) for epoch in saved["epochs"]]
-        return cls(epochs, saved["stopped"], saved.get("monitor", "loss"))
+        for epoch in epochs:
+            numbers = (epoch.loss, epoch.learning_rate, epoch.seconds)
+            measured = (epoch.validation_loss, epoch.validation_accuracy)
+            whole_number("the number of a pass", epoch.number, 0, 2**31)
+            for x in (*numbers, *(x for x in measured if x is not None)):
+                if type(x) not in (int, float):
+                    raise TypeError(f"the history holds {x!r:.20}, expected a number")
+        stopped, monitor = saved["stopped"], saved.get("monitor", "loss")
+        if stopped is not None and not isinstance(stopped, str):
+            raise TypeError(f"the history was stopped by {stopped!r:.20}, expected a text")
+        one_of("monitor", monitor, ("loss", "accuracy"))
+        return cls(epochs, stopped, monitor)
 
     def _repr_html_(self) -> str:
         heads = ["pass", "loss", "learning rate", "seconds"]

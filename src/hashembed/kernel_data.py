@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.hashing_numba import SALT
+
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -58,6 +60,7 @@ class Documents(NamedTuple):
     labels: I64  # labels of all documents, one after the other
     label_offsets: I64  # (n + 1,)
     weights: F32  # (n,)
+    class_weights: F32  # (2, C) as in `Labels`; (2, 0) where all are 1
 
 
 class Batches(NamedTuple):
@@ -111,6 +114,7 @@ class Scratch(NamedTuple):
     # how the work is cut
     cursors: I32  # (workers, shards or bins)
     bin_bits: int
+    salt: np.uint64  # of hash tables
 
 
 def aligned(*shape: int) -> F32:
@@ -183,4 +187,5 @@ def make_scratch(tables: Tables, batch: int, tokens: int, shards: int, workers: 
         W_sums=aligned(classes, d),
         cursors=np.empty((workers, max(shards, bins)), np.int32),
         bin_bits=bits,
+        salt=SALT,
     )

@@ -128,6 +128,27 @@ def sigmoid_error(z, labels):
 
 
 @njit(inline="always")
+def softplus(z):
+    """log(1 + exp(z))"""
+    return np.log(ONE + exp_of_negative(-abs(z))) + max(z, ZERO)
+
+
+@njit(inline="always")
+def weighted_sigmoid_error(z, labels, weights):
+    """The same with weights (2, C) of what is true and of what is not."""
+    loss = ZERO
+    for c in range(len(z)):
+        loss += weights[1, c] * softplus(z[c])
+    for x in range(len(labels)):
+        c = labels[x]
+        loss += weights[0, c] * softplus(-z[c]) - weights[1, c] * softplus(z[c])
+    sigmoid_error(z, labels)
+    for c in range(len(z)):  # the error of what is true is below 0
+        z[c] *= weights[0, c] if z[c] < ZERO else weights[1, c]
+    return loss
+
+
+@njit(inline="always")
 def largest_error(errors):
     """The largest absolute value."""
     largest = ZERO

@@ -6,7 +6,15 @@ Inlined into the kernel of `kernels.py`, which says how the pieces play together
 import numpy as np
 
 from hashembed.compiling import njit
-from hashembed.hashing_numba import bucket_hash, fmix32, lane_a, lane_b, reduce_range, row_hash
+from hashembed.hashing_numba import (
+    bucket_hash,
+    fmix32,
+    lane_a,
+    lane_b,
+    reduce_range,
+    row_hash,
+    spread_key,
+)
 from hashembed.intrinsics import prefetch
 from hashembed.kernel_data import AHEAD, DOCUMENTS_AHEAD
 from hashembed.kernel_parts import DIRECT, IDENTITY, INDEPENDENT, hash_vector
@@ -16,7 +24,6 @@ LONGEST_AHEAD = 512  # keys of a document that are asked for; the rest the proce
 KEYS_IN_LINE = 8
 
 _EMPTY = np.uint32(0xFFFFFFFF)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 
 
 @njit(inline="always")
@@ -91,7 +98,7 @@ def sort_tokens(
 
 
 @njit(inline="always")
-def find_distinct(marks, places, table):
+def find_distinct(marks, places, table, salt):
     """The distinct ones of `marks`, in order of appearance, to its front -> how many there are.
 
     `places` becomes which of them each one is. The table is probed one entry after the other. An
@@ -108,7 +115,7 @@ def find_distinct(marks, places, table):
     for x in range(len(marks)):
         mark = marks[x]
         marks[used] = mark
-        e = (np.uint64(mark) * _SPREAD) >> shift
+        e = spread_key(mark, salt) >> shift
         place = min(table[e], used)
         while marks[place] != mark:
             e = (e + np.uint64(1)) & last
@@ -174,7 +181,7 @@ def embed_shard(s, runs, tables, scratch, table, K, B, d, k, importance, indexin
     """What shard s adds to the document vectors."""
     low, high = runs[0, s], runs[len(runs) - 1, s]
     marks, places = scratch.marks[low:high], scratch.places[low:high]
-    used = find_distinct(marks, places, table)
+    used = find_distinct(marks, places, table, scratch.salt)
     scratch.distinct[s] = used
     # Beyond the distinct tokens there is something, or nothing yet, that may be asked for in vain.
     rows = scratch.distinct_rows[low : low + used + AHEAD]

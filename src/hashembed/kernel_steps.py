@@ -17,6 +17,7 @@ from hashembed.kernel_parts import (
     largest_error,
     sigmoid_error,
     softmax_error,
+    weighted_sigmoid_error,
 )
 from hashembed.vectors import dot, load_row, plus, plus_scaled, store_row, zero_vector
 
@@ -40,7 +41,9 @@ def errors_of(
         store_row(scratch.h, q, h)
         add_scores(h, tables.W, tables.bias, d, z)
         l0, l1 = offsets[doc], offsets[doc + 1]
-        if multilabel:
+        if multilabel and documents.class_weights.shape[1]:
+            loss = weighted_sigmoid_error(z, documents.labels[l0:l1], documents.class_weights)
+        elif multilabel:
             loss = sigmoid_error(z, documents.labels[l0:l1])
         else:
             loss = softmax_error(z, documents.labels[l0])

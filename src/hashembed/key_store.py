@@ -16,13 +16,14 @@ from hashembed.hashing import I64
 
 
 class KeyStore:
-    """A file of keys that is gone afterwards; where bags begin stays in memory."""
+    """A file of keys without a name, so that nothing stays, even of a process that is killed.
+
+    Where bags begin stays in memory.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(".keys", "hashembed-", folder)
-        self._path = Path(name)
-        self._file = os.fdopen(descriptor, "wb")
+        self._file = tempfile.TemporaryFile(prefix="hashembed-", dir=folder)  # noqa: SIM115
         self._lengths: list[I64] = []
         self._count = 0
 
@@ -36,7 +37,6 @@ class KeyStore:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
-        self._path.unlink(missing_ok=True)
 
     def add(self, bags: Bags) -> None:
         """Append these bags."""
@@ -52,4 +52,4 @@ class KeyStore:
         np.cumsum(lengths, out=offsets[1:])
         if self._count == 0:
             return Bags(np.empty(0, np.int64), offsets)
-        return Bags(np.asarray(np.memmap(self._path, np.int64, "r", shape=(self._count,))), offsets)
+        return Bags(np.asarray(np.memmap(self._file, np.int64, "r", shape=(self._count,))), offsets)

@@ -8,16 +8,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.checkpoint import Arrays, ModelFileError, load_tensors, save_tensors
+from hashembed.checkpoint import (
+    LARGEST,
+    Arrays,
+    ModelFileError,
+    load_tensors,
+    save_tensors,
+    understanding,
+)
 from hashembed.coding import BITS, decode, encode
 from hashembed.engines import EnginePlan, choose_device
 from hashembed.history import History
 from hashembed.shallow import ShallowModel
 from hashembed.stream_position import StreamPosition
 from hashembed.text import TextConfig
+from hashembed.training import MAX_BATCH
+from hashembed.validation import whole_number
 
 KIND = "TextClassifier"
 TABLES = ("E", "P")  # kept in half precision, or less
+MAX_LABEL_BYTES = 2**31  # NumPy gives every label as much room as the longest
 
 
 def save_classifier(
@@ -61,62 +71,138 @@ def save_classifier(
 def load_classifier(cls: Any, path: str | os.PathLike[str], threads: int | None) -> Any:
     """Read a classifier that `save_classifier` wrote."""
     tensors, meta = load_tensors(path, KIND)
-    try:
+    with understanding(path):
         return _assemble(cls, tensors, meta, threads)
-    except ModelFileError as error:
-        raise ModelFileError(f"{path} {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelFileError(
-            f"{path} cannot be understood: {type(error).__name__}: {error}"
-        ) from None
 
 
 def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
-    params = {name: value for name, value in meta["params"].items() if name in cls._parameters()}
-    for name in ("ngrams", "subwords", "hidden_layers"):  # JSON has no tuples
-        params[name] = None if params.get(name) is None else tuple(params[name])
-    if isinstance(params.get("class_weight"), list):
-        params["class_weight"] = dict(params["class_weight"])
-    self = cls(**params)
+    self = cls(**_known_parameters(cls, meta["params"]))
     self.threads = threads
     plan = EnginePlan.from_dict(meta["engine"])
-    classes = np.array(meta["classes"])
-    if meta.get("coded"):
-        tensors = _decoded(tensors, plan, meta["coded"])
-    _check_shapes(tensors, plan, len(classes))
-    plan = replace(plan, device=_device_here(self.device))
-    if meta["for_training"] and not plan.hidden_layers:
-        by_torch = any(name.rpartition(".")[2] == "steps" for name in tensors)
-        if by_torch and plan.shallow:
-            raise ModelFileError(
-                "was saved to go on with its training on a GPU, and here is none; saved without "
-                "for_training it can be read everywhere"
-            )
-        if not by_torch:
-            plan = replace(plan, device="cpu")  # where it was trained
+    for_training = _flag("for_training", meta["for_training"])
     self.text_config_ = TextConfig.from_dict(meta["text"])
-    self.classes_ = classes
-    self.label_form_ = meta["label_form"]
-    self.class_counts_ = np.array(meta["class_counts"], np.int64)
-    if self.label_form_ not in ("single", "lists", "matrix") or classes.ndim != 1:
-        raise ModelFileError("has labels of a form that is not known")
-    if self.class_counts_.shape != classes.shape:
-        raise ModelFileError(f"counts {len(self.class_counts_)} of {len(classes)} classes")
-    self.texts_seen_ = int(meta["texts_seen"])
+    self.classes_ = classes_from(meta["classes"])
+    self.label_form_ = _form(meta["label_form"], plan)
+    self.class_counts_ = _counts(meta["class_counts"], len(self.classes_))
+    self.texts_seen_ = whole_number("texts_seen", meta["texts_seen"], 0, 2**62)
     self.stream_position_ = StreamPosition.from_dict(meta.get("stream_position") or {})
     self.history_ = History.from_dict(meta["history"])
-    self.engine_plan_ = plan
-    if meta["for_training"]:
-        self.model_ = plan.make(len(classes), threads)
+    if meta.get("coded"):
+        tensors = _decoded(tensors, plan, meta["coded"])
+    _check_shapes(tensors, plan.shapes(len(self.classes_)), for_training)
+    self.engine_plan_ = plan = _plan_here(plan, self.device, tensors, for_training)
+    if for_training:
+        self.model_ = plan.make(len(self.classes_), threads)
         self.model_.load_state(tensors)
     else:
         self.model_ = plan.restore(tensors, threads)
     if meta["stream_rate"] is not None:
-        self.stream_rate_ = float(meta["stream_rate"])
-    known = meta["mean_squares"] is not None and not meta["for_training"]
-    if known and isinstance(self.model_, ShallowModel):
-        self.model_.fill_squares(meta["mean_squares"])
+        self.stream_rate_ = _positive("stream_rate", meta["stream_rate"])
+    if meta["mean_squares"] is not None and isinstance(self.model_, ShallowModel):
+        squares = _squares(meta["mean_squares"])
+        if not for_training:
+            self.model_.fill_squares(squares)
     return self
+
+
+# --- fields that say something of each other --------------------------------------------------
+
+
+def _known_parameters(cls: Any, saved: Any) -> dict[str, Any]:
+    """What the constructor was given; JSON has no tuples, and other versions other parameters."""
+    params = {name: value for name, value in saved.items() if name in cls._parameters()}
+    for name in ("ngrams", "subwords", "hidden_layers"):
+        params[name] = None if params.get(name) is None else tuple(params[name])
+    if isinstance(params.get("class_weight"), list):
+        params["class_weight"] = dict(params["class_weight"])
+    for name, most in (("batch_size", MAX_BATCH), ("passes", 10**6), ("patience", 10**6)):
+        if params.get(name) is not None:
+            whole_number(name, params[name], 0, most)
+    whole_number("seed", params.get("seed", 0), -(2**63), 2**63 - 1)
+    for name, kinds in (("class_weight", (str, dict)), ("learning_rate", (int, float))):
+        if params.get(name) is not None and type(params[name]) not in kinds:
+            raise ModelFileError(f"has {params[name]!r:.20} as {name}")
+    if not abs(params.get("learning_rate") or 0) <= LARGEST:
+        raise ModelFileError(f"has {params['learning_rate']!r:.20} as learning_rate")
+    return params
+
+
+def _form(form: Any, plan: EnginePlan) -> Any:
+    if form not in ("single", "lists", "matrix"):
+        raise ModelFileError("has labels of a form that is not known")
+    if plan.multilabel != (form != "single"):
+        kind = "several labels" if plan.multilabel else "one label"
+        raise ModelFileError(f"has labels of the form {form!r}, but a model of {kind} a text")
+    return form
+
+
+def classes_from(listed: Any) -> npt.NDArray[Any]:
+    """The labels in the type that they had: all strings, all whole numbers or all booleans."""
+    kinds = {type(label) for label in listed}
+    if not isinstance(listed, list) or len(kinds) > 1 or not kinds <= {str, int, bool, float}:
+        raise ModelFileError("has labels that are not all strings or all numbers")
+    if len(set(listed)) < len(listed):
+        raise ModelFileError("has the same label twice")
+    if kinds <= {str}:
+        longest = max(map(len, listed), default=0)
+        if 4 * longest * len(listed) > MAX_LABEL_BYTES:
+            raise ModelFileError(
+                f"has {len(listed):,} labels, and one of {longest:,} characters: too much to hold"
+            )
+        "".join(listed).encode()  # half a character is no label
+        return np.array(listed, str)
+    if kinds == {int}:  # NumPy would make floats of numbers on both sides of 2^63
+        return np.array(listed, np.int64 if max(listed) < 2**63 else np.uint64)
+    if kinds == {float} and not np.isfinite(listed).all():
+        raise ModelFileError("has labels that are not finite")
+    return np.array(listed)
+
+
+def _counts(listed: Any, classes: int) -> npt.NDArray[np.int64]:
+    if not isinstance(listed, list) or len(listed) != classes:
+        found = len(listed) if isinstance(listed, list) else f"{listed!r:.20}"
+        raise ModelFileError(f"counts {found} of {classes} classes")
+    counts = [whole_number("class_counts", n, 0, 2**62) for n in listed]
+    return np.array(counts, np.int64)
+
+
+def _squares(means: Any) -> dict[str, float]:
+    names = ("E_square", "W_square", "bias_square", "P_square")
+    if not isinstance(means, dict) or means.keys() != set(names):
+        raise ModelFileError(f"has no mean_squares of {', '.join(names)}")
+    for name, mean in means.items():
+        if type(mean) not in (int, float) or not 0 <= mean <= LARGEST:
+            raise ModelFileError(f"has {mean!r:.20} as the mean {name}")
+    return means
+
+
+def _positive(name: str, number: Any) -> float:
+    if type(number) not in (int, float) or not 0 < number <= LARGEST:
+        raise ModelFileError(f"has {number!r:.20} as its {name}, expected a number above 0")
+    return float(number)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ModelFileError(f"has {value!r:.20} as {name}, expected true or false")
+    return value
+
+
+# --- tensors ----------------------------------------------------------------------------------
+
+
+def _plan_here(plan: EnginePlan, device: Any, tensors: Arrays, for_training: bool) -> EnginePlan:
+    """The plan on a device of this machine; what training goes on from, where it was trained."""
+    plan = replace(plan, device=_device_here(device))
+    if not for_training or plan.hidden_layers:
+        return plan
+    by_torch = any(name.rpartition(".")[2] == "steps" for name in tensors)
+    if by_torch and plan.shallow:
+        raise ModelFileError(
+            "was saved to go on with its training on a GPU, and here is none; saved without "
+            "for_training it can be read everywhere"
+        )
+    return plan if by_torch else replace(plan, device="cpu")
 
 
 def _device_here(device: str) -> str:
@@ -151,38 +237,33 @@ def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
     """The tables from their codes."""
     bits, out = coded["bits"], dict(tensors)
     if bits not in BITS:
-        raise ModelFileError(f"has tables of {bits!r} bits, expected one of {BITS}")
+        raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")
     for name, largest in coded["largest"].items():
         codes = tensors[name]
         width = plan.embedding_dim if name.endswith("E") else plan.spec.num_hashes
         if codes.dtype != np.uint8 or codes.shape[1:] != (-(-width * bits // 8),):
-            raise ModelFileError(f"has codes of {name!r} of a shape or type that is not known")
-        if not (isinstance(largest, float) and 0 < largest < float("inf")):
-            raise ModelFileError(f"has {largest!r} as the largest number of {name!r}")
+            raise ModelFileError(f"has codes of {name!r:.50} of a shape or type that is not known")
+        if not (isinstance(largest, float) and 0 < largest <= LARGEST):
+            raise ModelFileError(f"has {largest!r:.20} as the largest number of {name!r:.50}")
         out[name] = decode(codes, largest, bits, width)
     return out
 
 
-def _check_shapes(tensors: Arrays, plan: EnginePlan, classes: int) -> None:
-    """Tables as large as the header says, before anything of that size is made."""
-    for i in range(plan.members):
-        start = f"{i}." if plan.members > 1 else ""
-        spec, d = plan.spec, plan.embedding_dim
-        shapes = {
-            "E": (spec.num_buckets, d),
-            "P": (spec.num_embeddings, spec.num_hashes),
-            "W": (classes, (plan.hidden_layers or (d,))[-1]),
-            "bias": (classes,),
-        }
-        for name, shape in shapes.items():
-            if start + name not in tensors:
-                raise ModelFileError(f"has no tensor {start + name!r}")
-            array = tensors[start + name]
-            if array.shape != shape:
-                raise ModelFileError(
-                    f"has a tensor {start + name!r} of shape {array.shape}, expected {shape}"
-                )
-            if array.dtype.kind != "f":
-                raise ModelFileError(
-                    f"has a tensor {start + name!r} of type {array.dtype}, expected floats"
-                )
+def _check_shapes(
+    tensors: Arrays, shapes: Mapping[str, tuple[int, ...]], for_training: bool
+) -> None:
+    """Tensors as large as the header says, before anything of that size is made.
+
+    Of what training needs in addition the engine knows more.
+    """
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise ModelFileError(f"has no tensor {name!r}")
+        array = tensors[name]
+        if array.shape != shape:
+            raise ModelFileError(f"has a tensor {name!r} of shape {array.shape}, expected {shape}")
+        if array.dtype.kind != "f":
+            raise ModelFileError(f"has a tensor {name!r} of type {array.dtype}, expected floats")
+    unknown = tensors.keys() - shapes.keys()
+    if unknown and not for_training:
+        raise ModelFileError(f"has a tensor that is not known: {min(unknown)!r:.50}")

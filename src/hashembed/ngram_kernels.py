@@ -14,17 +14,17 @@ from hashembed.text_kernels import new_batch
 from hashembed.text_words import BATCH, decode, find_words
 from hashembed.unicode_tables import EXPANSIONS, MARK
 
-_ELLIPSIS = "…".encode()  # a separator: no n-gram has one of its own
+_ELLIPSIS = "…".encode()  # punctuation: where that is dropped, no n-gram has one of its own
 
 _part = njit(error_model="numpy")
 
 
 @_part
-def _find_all_words(data, start, end, table, batch, spans):
+def _find_all_words(data, start, end, table, punctuation, batch, spans):
     """Where the words of a document begin and end, into `spans` (2, most): how many they are."""
     words, i = 0, start
     while i < end:
-        i, m = find_words(data, i, end, table, batch, 0)
+        i, m = find_words(data, i, end, table, punctuation, batch, 0)
         for j in range(m):
             spans[0, words + j], spans[1, words + j] = batch.spans[j], batch.spans[BATCH + j]
         words += m
@@ -90,12 +90,13 @@ def _shorten(texts, begin, size, most):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def cut_ngrams(data, starts, ends, offsets, positions, table, config, most):
+def cut_ngrams(data, starts, ends, offsets, positions, table, punctuation, config, most):
     """The n-grams behind the keys at `positions`, which rise, of documents data[starts:ends].
 
-    `offsets` say where each document's keys begin, `config` is that of `fill_keys`. Returns a row
-    for each position, (first word, order, whether it is of characters, begin, end) with bytes of
-    the data, and the strings: their bytes, at most `most` each, and where each one ends.
+    `offsets` say where each document's keys begin; `punctuation` and `config` are those of
+    `fill_keys`. Returns a row for each position, (first word, order, whether it is of characters,
+    begin, end) with bytes of the data, and the strings: their bytes, at most `most` each, and
+    where each one ends.
     """
     lo, hi, sub_lo, sub_hi, _ = config
     found = np.zeros((len(positions), 5), np.int64)
@@ -112,7 +113,7 @@ def cut_ngrams(data, starts, ends, offsets, positions, table, config, most):
             room = 2 * length
             spans, chars = np.empty((2, room), np.int64), np.empty((3, 3 * room), np.int64)
             folded = np.empty(3 * room, np.uint8)
-        words = _find_all_words(data, starts[d], ends[d], table, batch, spans)
+        words = _find_all_words(data, starts[d], ends[d], table, punctuation, batch, spans)
         x, w = offsets[d], 0
         while p < len(positions) and positions[p] < offsets[d + 1]:
             for n in range(lo, min(hi, words - w) + 1):

@@ -1,6 +1,6 @@
 """The n-grams of a text as people read them: strings and places, in the order of the keys."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,8 +8,14 @@ import numpy.typing as npt
 
 from hashembed.hashing import I64
 from hashembed.ngram_kernels import cut_ngrams
-from hashembed.text import TextConfig, documents, kernel_settings, text_to_bags, to_arrow
-from hashembed.unicode_tables import character_table
+from hashembed.text import (
+    TextConfig,
+    documents,
+    kernel_settings,
+    kernel_tables,
+    text_to_bags,
+    to_arrow,
+)
 
 _NO_LIMIT = 2**62
 
@@ -52,7 +58,7 @@ def ngrams_of(text: str, config: TextConfig) -> tuple[I64, list[NGram]]:
         ends,
         np.array([0, len(keys)]),
         np.arange(len(keys)),
-        character_table(config.lowercase),
+        *kernel_tables(config),
         kernel_settings(config),
         _NO_LIMIT,
     )
@@ -67,7 +73,7 @@ def ngrams_of(text: str, config: TextConfig) -> tuple[I64, list[NGram]]:
 
 def word_spans(text: str, config: TextConfig) -> list[tuple[int, int]]:
     """Where the words of a text begin and end, in characters."""
-    _, words = ngrams_of(text, TextConfig((1, 1), config.lowercase))
+    _, words = ngrams_of(text, replace(config, ngrams=(1, 1), subwords=None))
     return [(word.start, word.end) for word in words]
 
 

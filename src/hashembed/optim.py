@@ -1,5 +1,5 @@
-"""`RowSGD`, `RowAdagrad`, `RowAdam` and `clip_grad_norm_`; see `hashembed.nn.optim`."""
+"""`RowSGD`, `RowAdagrad`, `RowAdam`, `RowAdamW` and `clip_grad_norm_`; see `hashembed.nn.optim`."""
 
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowSGD, clip_grad_norm_
+from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
 
-__all__ = ["RowAdagrad", "RowAdam", "RowSGD", "clip_grad_norm_"]
+__all__ = ["RowAdagrad", "RowAdam", "RowAdamW", "RowSGD", "clip_grad_norm_"]

@@ -3,11 +3,15 @@
 `rows` (m,) are distinct and `values` (m, width) their gradients; a worker owns a part of them.
 Tables may be of any precision (`storage.py`); state and arithmetic are float32 or float64.
 
-A *record* of Adam is all that belongs to a row of a table, side by side: m, v and the step that
-they are of, an integer in the place of a float (`stamps` is the same memory, seen as integers).
-"""
+Under Adam and momentum a row moves in every step, with or without a gradient. Here it moves only
+when it is needed, and then makes up for the steps it missed (`catch_up`). For that there are
 
-import math
+- a *record* for each row, side by side: the moments m, and v under Adam, and the step that they are
+  of, an integer in the place of a float (`stamps` is the same memory, seen as integers);
+- a *history* (5, ring), float64: for each past step, at its number modulo `ring`, how far a row
+  last updated then has moved since, in units of m (`TAIL`) or of m / (sqrt(v) + `EPS`); and how
+  much all steps up to then have shrunk m, v and the weights, as logarithms to the base 2.
+"""
 
 import numpy as np
 
@@ -17,6 +21,7 @@ from hashembed.storage import load, store
 
 AHEAD = 16  # how many rows before its turn a row is asked for
 LINE = 16  # floats in a cache line
+TAIL, EPS, LOG_M, LOG_V, LOG_KEPT = range(5)  # rows of a history
 
 
 @njit(inline="always")
@@ -66,50 +71,78 @@ def adagrad(worker, workers, barrier, table, sums, rows, values, rate, epsilon):
             store(table, row, j, load(table, row, j) - rate * g / (np.sqrt(s) + epsilon))
 
 
-def record_width(width: int) -> int:
-    """Numbers in a record of Adam: 2 width + 1, rounded up to whole or even parts of 16.
+def record_width(width: int, moments: int = 2) -> int:
+    """Numbers in a record: the moments and a stamp, rounded up to whole or even parts of 16.
 
     So that a record lies in as few cache lines as it can.
     """
-    used = 2 * width + 1
+    used = moments * width + 1
     return 1 << (used - 1).bit_length() if used <= 16 else -(-used // 16) * 16
 
 
 @njit(inline="always")
-def catch_up(table, records, stamps, tails, powers, row, now, betas):
-    """Bring a row to step `now`: what Adam does to it while its gradient is zero."""
+def catch_up(table, records, stamps, history, powers, row, now, moments, move):
+    """Bring a row to step `now`: what happens to it while its gradient is zero.
+
+    `powers` (3, n) are the factors by which m, v and the weights shrink in the last n steps.
+    Without `move` the row has been written meanwhile: it stays, and only its moments go on.
+    """
     kind = records.dtype.type
-    width = table.shape[1]
-    then = np.int64(stamps[row, 2 * width])
+    width, ring = table.shape[1], history.shape[1]
+    then = np.int64(stamps[row, moments * width])
     if then == now:
         return
-    stamps[row, 2 * width] = now
-    if then == 0:  # never touched: nothing moves
+    stamps[row, moments * width] = now
+    here, there, skipped = now % ring, then % ring, now - then
+    if then == 0:  # never touched: it has no momentum
+        if move and history[LOG_KEPT, here] != 0:
+            kept = kind(2.0 ** history[LOG_KEPT, here])
+            for j in range(width):
+                store(table, row, j, kept * load(table, row, j))
         return
-    skipped = now - then
     if skipped < powers.shape[1]:
-        decay1, decay2 = powers[0, skipped], powers[1, skipped]
+        decay1, decay2, kept = powers[0, skipped], powers[1, skipped], powers[2, skipped]
     else:
-        decay1, decay2 = betas[0] ** skipped, betas[1] ** skipped
-    decay1, decay2 = kind(decay1), kind(decay2)
-    tail, epsilon = kind(tails[0, then]), kind(tails[1, then])
+        decay1 = 2.0 ** (history[LOG_M, here] - history[LOG_M, there])
+        decay2 = 2.0 ** (history[LOG_V, here] - history[LOG_V, there])
+        kept = 2.0 ** (history[LOG_KEPT, here] - history[LOG_KEPT, there])
+    decay1, decay2, kept = kind(decay1), kind(decay2), kind(kept)
+    tail, epsilon = kind(history[TAIL, there]), kind(history[EPS, there])
     for j in range(width):
-        m, v = records[row, j], records[row, width + j]
-        store(table, row, j, load(table, row, j) - tail * m / (np.sqrt(v) + epsilon))
+        m = records[row, j]
+        change = tail * m
         records[row, j] = decay1 * m
-        records[row, width + j] = decay2 * v
+        if moments == 2:
+            v = records[row, width + j]
+            change = change / (np.sqrt(v) + epsilon)
+            records[row, width + j] = decay2 * v
+        if move:
+            store(table, row, j, kept * (load(table, row, j) - change))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def adam_catch_up(
-    worker, workers, barrier, table, records, stamps, tails, powers, rows, begin, end, now, betas
+def catch_up_rows(
+    worker,
+    workers,
+    barrier,
+    table,
+    records,
+    stamps,
+    history,
+    powers,
+    rows,
+    begin,
+    end,
+    now,
+    moments,
+    move,
 ):
     """Rows (m,), here with repeats, to step `now`; a worker owns a part of begin..end."""
     low = begin + (end - begin) * worker // workers
     high = begin + (end - begin) * (worker + 1) // workers
     width, record = table.shape[1], records.shape[1]
     flat, flat_records = table.reshape(-1), records.reshape(-1)
-    m, place = len(rows), 2 * width
+    m, place = len(rows), moments * width
     for x in range(m):
         ahead = rows[min(x + 2 * AHEAD, m - 1)]
         if low <= ahead < high:
@@ -120,33 +153,26 @@ def adam_catch_up(
             ask_for(flat_records, record, ahead)
         row = rows[x]
         if low <= row < high:
-            catch_up(table, records, stamps, tails, powers, row, now, betas)
+            catch_up(table, records, stamps, history, powers, row, now, moments, move)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def adam(
-    worker,
-    workers,
-    barrier,
-    table,
-    records,
-    stamps,
-    tails,
-    powers,
-    rows,
-    values,
-    step,
-    rate,
-    betas,
-    epsilon,
+    worker, workers, barrier, table, records, stamps, history, powers, rows, values, step, numbers
 ):
-    """Step number `step` of Adam, from 1 on, for rows that may have missed steps before."""
+    """Step number `step` of Adam, from 1 on, for rows that may have missed steps before.
+
+    `numbers`: beta1, 1 - beta1, beta2, 1 - beta2, the rate over 1 - beta1^step, 1 over the root of
+    1 - beta2^step, epsilon, and what weight decay leaves of a weight.
+    """
     kind = records.dtype.type
-    beta1, beta2 = kind(betas[0]), kind(betas[1])
-    rest1, rest2 = kind(1 - betas[0]), kind(1 - betas[1])
-    size = kind(rate / (1 - betas[0] ** step))
-    root = kind(1 / math.sqrt(1 - betas[1] ** step))
-    small = kind(epsilon)
+    beta1, rest1, beta2, rest2 = (
+        kind(numbers[0]),
+        kind(numbers[1]),
+        kind(numbers[2]),
+        kind(numbers[3]),
+    )
+    size, root, small, kept = kind(numbers[4]), kind(numbers[5]), kind(numbers[6]), kind(numbers[7])
     m, width = values.shape
     record = records.shape[1]
     flat, flat_records = table.reshape(-1), records.reshape(-1)
@@ -155,7 +181,7 @@ def adam(
         ask_for(flat, width, ahead)
         ask_for(flat_records, record, ahead)
         row = rows[x]
-        catch_up(table, records, stamps, tails, powers, row, step - 1, betas)
+        catch_up(table, records, stamps, history, powers, row, step - 1, 2, True)
         stamps[row, 2 * width] = step
         for j in range(width):
             g = load(values, x, j)
@@ -163,4 +189,28 @@ def adam(
             square = beta2 * records[row, width + j] + rest2 * g * g
             records[row, j], records[row, width + j] = mean, square
             change = size * mean / (np.sqrt(square) * root + small)
-            store(table, row, j, load(table, row, j) - change)
+            store(table, row, j, kept * load(table, row, j) - change)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def momentum(
+    worker, workers, barrier, table, records, stamps, history, powers, rows, values, step, numbers
+):
+    """m = mu m + g, p -= a m + c g, for rows that may have missed steps; numbers: mu, a, c."""
+    kind = records.dtype.type
+    mu, of_m, of_g = kind(numbers[0]), kind(numbers[1]), kind(numbers[2])
+    m, width = values.shape
+    record = records.shape[1]
+    flat, flat_records = table.reshape(-1), records.reshape(-1)
+    for x in range(m * worker // workers, m * (worker + 1) // workers):
+        ahead = rows[min(x + AHEAD, m - 1)]
+        ask_for(flat, width, ahead)
+        ask_for(flat_records, record, ahead)
+        row = rows[x]
+        catch_up(table, records, stamps, history, powers, row, step - 1, 1, True)
+        stamps[row, width] = step
+        for j in range(width):
+            g = load(values, x, j)
+            moment = mu * records[row, j] + g
+            records[row, j] = moment
+            store(table, row, j, load(table, row, j) - of_m * moment - of_g * g)

@@ -11,6 +11,7 @@ from hashembed.engine import (
     CHUNK,
     State,
     check_arrays,
+    check_class_weights,
     check_labels,
     check_rates,
     loss_not_finite,
@@ -315,7 +316,14 @@ class ShallowModel:
             labels=labels.labels,
             label_offsets=labels.offsets,
             weights=np.ascontiguousarray(weights, np.float32),
+            class_weights=self._class_weights(labels),
         )
+
+    def _class_weights(self, labels: Labels) -> F32:
+        """As the kernels take them."""
+        if labels.class_weights is None:
+            return np.empty((2, 0), np.float32)
+        return check_class_weights(labels, self.multilabel, len(self.tables.bias))
 
     def _check_ids(self, keys: I64) -> None:
         """With `identity` indexing keys are places in the tables; asked once for each array."""

@@ -4,14 +4,23 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from hashlib import blake2b
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
-from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
+from hashembed.checkpoint import (
+    Arrays,
+    ModelFileError,
+    load_tensors,
+    save_tensors,
+    understanding,
+)
+from hashembed.engine import Engine
 from hashembed.history import History
 from hashembed.training import Snapshot
+from hashembed.validation import whole_number
 
 KIND = "Snapshot"
 
@@ -37,20 +46,31 @@ def save_snapshot(path: str | os.PathLike[str], snapshot: Snapshot, run: str) ->
     save_tensors(path, KIND, tensors, meta)
 
 
-def load_snapshot(path: str | os.PathLike[str], run: str) -> Snapshot | None:
-    """The snapshot of this run; None if there is none."""
+def load_snapshot(path: str | os.PathLike[str], run: str, engine: Engine) -> Snapshot | None:
+    """The snapshot of this run, for this engine; None if there is none."""
     if not Path(path).exists():
         return None
     tensors, meta = load_tensors(path, KIND)
-    if meta["run"] != run:
-        raise ModelFileError(
-            f"{path} is a snapshot of another run: other data or other settings. "
-            "Remove it to start anew"
-        )
-    parts: dict[str, dict[str, npt.NDArray[Any]]] = {"now": {}, "best": {}}
+    with understanding(path):
+        if meta["run"] != run:
+            raise ModelFileError(
+                "is a snapshot of another run: other data or other settings. "
+                "Remove it to start anew"
+            )
+        snapshot = _assemble(tensors, meta)
+        for state in filter(None, (snapshot.state, snapshot.best_state)):
+            engine.check_state(state)
+        return snapshot
+
+
+def _assemble(tensors: Arrays, meta: Any) -> Snapshot:
+    parts: dict[str, Arrays] = {"now": {}, "best": {}}
     for name, array in tensors.items():
         part, _, rest = name.partition("/")
         parts[part][rest] = array
-    best = float("inf") if meta["best"] is None else float(meta["best"])
     history = History.from_dict(meta["history"])
-    return Snapshot(history, parts["now"], best, meta["best_pass"], parts["best"])
+    best = float("inf") if meta["best"] is None else float(meta["best"])
+    best_pass = whole_number("best_pass", meta["best_pass"], -1, len(history.epochs) - 1)
+    if not parts["now"] or isnan(best) or (best_pass >= 0) != bool(parts["best"]):
+        raise ModelFileError("has no state of its last pass, or none of its best")
+    return Snapshot(history, parts["now"], best, best_pass, parts["best"])

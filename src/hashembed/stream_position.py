@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
+from hashembed.validation import whole_number
+
 _FACTOR = 0x9E3779B97F4A7C15  # odd, so that every row counts
 _MASK = (1 << 64) - 1
 
@@ -34,7 +36,8 @@ class StreamPosition:
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "StreamPosition":
         """The position that `to_dict` described."""
-        return cls(int(saved.get("texts", 0)), int(saved.get("digest", 0)))
+        texts, digest = saved.get("texts", 0), saved.get("digest", 0)
+        return cls(whole_number("texts", texts, 0, 2**62), whole_number("digest", digest, 0, _MASK))
 
 
 def _listed(column: Any) -> list[Any]:

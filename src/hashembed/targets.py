@@ -223,14 +223,14 @@ def _one_type(listed: list[Any], kinds: set[type]) -> npt.NDArray[Any]:
 
 
 def exact_array(listed: Iterable[Any]) -> npt.NDArray[Any]:
-    """An array of labels; of large whole numbers NumPy makes floats, which are alike beyond 2^53."""
+    """An array of labels; of large whole numbers NumPy makes floats, alike beyond 2^53."""
     listed = list(listed)
     array = np.asarray(listed)
     kinds = set(map(type, listed)) if array.dtype.kind in "fO" else set()
     if not any(issubclass(kind, int | np.integer) for kind in kinds - {bool}):
         return array
     whole = [int(y) for y in listed if isinstance(y, int | np.integer)]
-    if len(whole) == len(listed) and 0 <= min(whole) and max(whole) < 2**64:
+    if len(whole) == len(listed) and min(whole) >= 0 and max(whole) < 2**64:
         return np.array(whole, np.uint64)
     if len(whole) == len(listed) or (array.dtype.kind == "f" and max(map(abs, whole)) > 2**53):
         raise ValueError(

@@ -2,15 +2,15 @@
 
 A word is a run of characters other than white space and punctuation (Unicode's categories P and
 ASCII's `string.punctuation`); everything else, emoji and other symbols too, is part of a word, and
-nothing else is done to the text. Bytes that are not UTF-8 count as U+FFFD, the way
-`bytes.decode("utf8", "replace")` reads them. `unicode_tables.py` holds the classes of characters.
+nothing else is done to the text. Where punctuation is kept, a run of it is a word, too. Bytes that
+are not UTF-8 count as U+FFFD, the way `bytes.decode("utf8", "replace")` reads them.
+`unicode_tables.py` holds the classes of characters.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,16 @@ import pyarrow as pa
 
 from hashembed.bags import Bags
 from hashembed.text_kernels import count_words, cut_documents, fill_keys, keys_of, lay_out
-from hashembed.threads import cpu_count
-from hashembed.unicode_tables import UNICODE_VERSION, character_table
-from hashembed.validation import whole_number
+from hashembed.threads import cpu_count, run_workers
+from hashembed.unicode_tables import U8, U32, UNICODE_VERSION, character_table, punctuation_table
+from hashembed.validation import one_of, whole_number
 
 MAX_NGRAM = 9
 MAX_SUBWORD = 32
 
 _TASK = 1 << 20  # bytes: the share of a thread at a time, and the length of a cut in a document
 _DOCUMENT = 16  # bytes: what the handling of a document costs
+_TASKS_AT_ONCE = 32  # of a thread: a fraction of a second
 _FEW = 64  # texts that do not go through Arrow
 _BATCH = 4096  # Python objects turned into Arrow at a time
 
@@ -34,6 +35,7 @@ _PLAIN = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _CONVERTIBLE = (pa.null(), pa.string_view(), pa.binary_view())
 
 I64 = npt.NDArray[np.int64]
+Punctuation = Literal["drop", "keep"]
 
 
 # --- configuration ---------------------------------------------------------------------------
@@ -56,6 +58,8 @@ class TextConfig:
         and 'οδος', 'STRASSE' and 'straße' the same word; `str.lower()` of each character does not.
     subwords: lowest and highest length of the character n-grams of '<word>', fastText's minn and
         maxn, or None for none. '<' and '>' alone are left out.
+    punctuation: "drop" it, or "keep" every run of it as a word of its own: 'C++ :-)' is then the
+        words 'c', '++' and ':-)'. `docs/text.md` has the exact rule.
 
     Keys come by the position of the first word, then by the order of the n-gram; after all n-grams
     that begin at a word come its character n-grams, by position, then by length.
@@ -64,6 +68,7 @@ class TextConfig:
     ngrams: tuple[int, int] = (1, 2)
     lowercase: bool = True
     subwords: tuple[int, int] | None = None
+    punctuation: Punctuation = "drop"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ngrams", _orders("ngrams", self.ngrams, MAX_NGRAM))
@@ -71,15 +76,19 @@ class TextConfig:
             raise TypeError(f"lowercase must be True or False, found {self.lowercase!r}")
         if self.subwords is not None:
             object.__setattr__(self, "subwords", _orders("subwords", self.subwords, MAX_SUBWORD))
+        one_of("punctuation", self.punctuation, get_args(Punctuation))
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` needs, as JSON can hold it."""
-        return {
+        saved = {
             "ngrams": list(self.ngrams),
             "lowercase": self.lowercase,
             "subwords": list(self.subwords) if self.subwords else None,
             "unicode": UNICODE_VERSION,
         }
+        if self.punctuation != "drop":  # versions that only drop it refuse what they do not know
+            saved["punctuation"] = self.punctuation
+        return saved
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "TextConfig":
@@ -101,6 +110,12 @@ def kernel_settings(config: TextConfig) -> tuple[int, int, int, int, int]:
     """The configuration as the kernels take it, see `fill_keys`."""
     upper = 0x80808080 if config.lowercase else 0
     return (*config.ngrams, *(config.subwords or (0, 0)), upper)
+
+
+def kernel_tables(config: TextConfig) -> tuple[U32, U8 | None]:
+    """What becomes of characters, and which of them are punctuation, as the kernels take it."""
+    keep = config.punctuation == "keep"
+    return character_table(config.lowercase, keep), punctuation_table() if keep else None
 
 
 # --- anything that holds texts -> Arrow ------------------------------------------------------
@@ -300,17 +315,17 @@ def _grouped(chunks: Iterable[pa.Array]) -> Iterator[pa.Array]:
 
 
 def _run(work: Callable[[tuple[_Column, int, int]], None], tasks: list[Any], threads: int) -> None:
-    """Do all tasks on Python's threads, not Numba's: the kernels hold no lock, and Numba's thread
-    pools do not all bear calls from several threads at once.
-    """
-    threads = min(threads, len(tasks))
-    if threads <= 1:
-        for task in tasks:
-            work(task)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, tasks):
-            pass
+    """Do all tasks, some at a time: Ctrl-C is heard in between."""
+    at_once = max(_TASKS_AT_ONCE * threads, 1)
+    for first in range(0, len(tasks), at_once):
+        group = tasks[first : first + at_once]
+        waiting = iter(group)  # each worker takes the next; one step of an iterator is atomic
+
+        def take_tasks(worker: int, workers: int, barrier: Any, waiting: Any = waiting) -> None:
+            for task in waiting:
+                work(task)
+
+        run_workers(take_tasks, min(threads, len(group)))
 
 
 def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:
@@ -320,16 +335,15 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     place, so that the result is the same for any number, and nothing but the result is large.
     """
     config = config or TextConfig()
-    table = character_table(config.lowercase)
-    settings = kernel_settings(config)
+    tables, settings = kernel_tables(config), kernel_settings(config)
     if type(texts) is list and len(texts) <= _FEW:
         few = _few_bytes(texts)
         if few is not None:
-            return Bags.trusted(*keys_of(*few, table, settings))
+            return Bags.trusted(*keys_of(*few, *tables, settings))
     columns: list[_Column] = []
     count = 0
     for chunk in _grouped(to_arrow(texts).chunks):
-        columns.append(replace(_column(chunk, table), before=count))
+        columns.append(replace(_column(chunk, tables[0]), before=count))
         count += len(columns[-1].starts)
     tasks = [task for column in columns for task in column.tasks()]
     last = np.concatenate([np.empty(0, np.bool_), *(column.last for column in columns)])
@@ -338,12 +352,14 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     def count_task(task: tuple[_Column, int, int]) -> None:
         c, first, stop = task
         own = slice(c.before, c.before + len(c.starts))
-        count_words(c.data, c.starts, c.ends, first, stop, table, settings, words[own], pieces[own])
+        count_words(
+            c.data, c.starts, c.ends, first, stop, *tables, settings, words[own], pieces[own]
+        )
 
     def fill_task(task: tuple[_Column, int, int]) -> None:
         c, first, stop = task
         place = places[c.before + first]
-        fill_keys(c.data, c.starts, c.ends, c.last, first, stop, table, settings, keys, place)
+        fill_keys(c.data, c.starts, c.ends, c.last, first, stop, *tables, settings, keys, place)
 
     threads = threads or cpu_count()
     _run(count_task, tasks, threads)

@@ -14,7 +14,6 @@ from hashembed.hashing import NGRAM_SEEDS, SUBWORD_SEEDS, WORD_SEEDS
 from hashembed.hashing_numba import fmix32, murmur_absorb, murmur_scramble, pack, u32, u64
 from hashembed.text_words import (
     BATCH,
-    MOST,
     SHORT,
     Batch,
     absorb,
@@ -25,6 +24,8 @@ from hashembed.text_words import (
     finish,
     inlined,
     inner,
+    is_mark,
+    most_words,
 )
 from hashembed.unicode_tables import EXPANSIONS, MARK, SEPARATOR
 
@@ -199,18 +200,19 @@ def new_batch(orders):
 
 
 @_entry
-def fill_keys(data, starts, ends, last, first, stop, table, config, out, o):
+def fill_keys(data, starts, ends, last, first, stop, table, punctuation, config, out, o):
     """Write the keys of the segments first..stop-1 at out[o] and on.
 
     `config` is: lowest and highest order of n-grams, of character n-grams, mask of `_lower`.
+    `punctuation` is as in `text_words.py`.
     """
-    hi = config[1]
+    hi, most = config[1], most_words(punctuation)
     batch, codes = new_batch(hi - config[0] + 1), np.empty(64, np.uint32)
     s, i, m = first, starts[first], 0
     own, limit = np.int64(2**62), stop
     while own:  # words whose n-grams are still to be written
-        while s < limit and m <= MOST:
-            i, m = find_words(data, i, ends[s], table, batch, m)
+        while s < limit and m <= most:
+            i, m = find_words(data, i, ends[s], table, punctuation, batch, m)
             if i < ends[s]:
                 continue
             if last[s] and m:
@@ -258,39 +260,44 @@ def _ngrams(words, lo, hi):
 
 
 @inner
-def _pieces(data, i, end, table, lo, hi):
+def _pieces(data, i, end, table, punctuation, lo, hi):
     """The number of character n-grams in the words from data[i] on."""
-    total, chars = 0, 0
+    total, chars, kind = 0, 0, np.uint8(0)
     while i <= end:
         point, n, code = 0, 1, u32(SEPARATOR)
         if i < end:
             point, n = decode(data, i, end)
             code = table[point]
-        if code == SEPARATOR:
+        mark = is_mark(punctuation, point)
+        if code == SEPARATOR or mark != kind:
             if chars:
                 total += _ngrams(chars + 2, lo, hi) - 2 * (lo == 1)
             chars = 0
-        elif code & u32(0xFF) == MARK:
-            chars += np.int64(table[EXPANSIONS + 4 * np.int64(code >> u32(8))])
-        else:
+        kind = mark
+        if code & u32(0xFF) != MARK:
             chars += 1
+        elif code != SEPARATOR:
+            chars += np.int64(table[EXPANSIONS + 4 * np.int64(code >> u32(8))])
         i += n
     return total
 
 
 @_entry
-def count_words(data, starts, ends, first, stop, table, config, words, pieces):
+def count_words(data, starts, ends, first, stop, table, punctuation, config, words, pieces):
     """Words in each of the segments first..stop-1, and character n-grams where asked for."""
     for s in range(first, stop):
-        i, total, inside = starts[s], u64(0), u64(0)
+        i, total, inside, within = starts[s], u64(0), u64(0), u64(0)
         while i < ends[s]:
-            n, mask, _, _ = chunk(data, i, ends[s], table)
+            n, mask, _, _, points = chunk(data, i, ends[s], table, punctuation)
             total += bit_count(mask & ~(mask << u64(1) | inside))
             inside = mask >> u64(n - 1) & u64(1)
+            if punctuation is not None:
+                total += bit_count(points & ~(points << u64(1) | within))
+                within = points >> u64(n - 1) & u64(1)
             i += n
         words[s] = total
         if config[3]:
-            pieces[s] = _pieces(data, starts[s], ends[s], table, config[2], config[3])
+            pieces[s] = _pieces(data, starts[s], ends[s], table, punctuation, config[2], config[3])
 
 
 @_entry
@@ -310,7 +317,7 @@ def lay_out(words, pieces, last, config, offsets, places):
 
 
 @_entry
-def keys_of(data, starts, ends, table, config):
+def keys_of(data, starts, ends, table, punctuation, config):
     """Keys and offsets of a few short documents, in one call."""
     count = len(starts)
     words, pieces, places = (
@@ -319,11 +326,11 @@ def keys_of(data, starts, ends, table, config):
         np.empty(count, np.int64),
     )
     last, offsets = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
-    count_words(data, starts, ends, 0, count, table, config, words, pieces)
+    count_words(data, starts, ends, 0, count, table, punctuation, config, words, pieces)
     lay_out(words, pieces, last, config, offsets, places)
     keys = np.empty(offsets[count], np.int64)
     if count:
-        fill_keys(data, starts, ends, last, 0, count, table, config, keys, 0)
+        fill_keys(data, starts, ends, last, 0, count, table, punctuation, config, keys, 0)
     return keys, offsets
 
 

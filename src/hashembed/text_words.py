@@ -1,5 +1,9 @@
 """Words of UTF-8 text in Numba: where they are, and the lanes of those that cannot wait.
 
+Where punctuation is kept, its runs are words too. Functions that need to know take `punctuation`:
+`punctuation_table()`, or None where it is dropped. Numba compiles them anew for each of the two, so
+what is not asked for costs nothing.
+
 Text is looked at 64 bytes at a time, as masks of 64 bits, so that the words in it are runs of ones.
 A short ASCII word goes into the batch as it stands, for `text_kernels.py` to fold and to hash in
 one vectorised loop with many others; any other word is folded by the table of
@@ -23,7 +27,9 @@ from hashembed.unicode_tables import EXPANSIONS, MARK, PAIRS, SEPARATOR
 CHUNK = 64  # bytes in a mask
 SHORT = 15  # bytes in the longest word that waits; a longer one comes with its lanes
 BATCH = 256  # words
-MOST = BATCH - CHUNK // 2  # words in a batch to which one more chunk may be added
+# Words in a batch to which one more chunk may be added: where punctuation is dropped, words have a
+# separator between them; where it is kept, every byte may be a word.
+MOST_DROPPED, MOST_KEPT = BATCH - CHUNK // 2, BATCH - CHUNK
 
 
 class Batch(NamedTuple):
@@ -39,9 +45,11 @@ class Batch(NamedTuple):
 
 
 # Indices that are not signed need no check for the end of the array.
-_ROW, _ROW2, _ROW3, _MOST = (u64(n) for n in (BATCH, 2 * BATCH, 3 * BATCH, MOST))
-# Runs of bytes: what is no separator in ASCII, and what may begin one outside of it.
+_ROW, _ROW2, _ROW3 = (u64(n) for n in (BATCH, 2 * BATCH, 3 * BATCH))
+# Runs of bytes: what is no separator in ASCII, its white space, and what may begin a separator
+# outside of it.
 _KEPT = ((0x00, 0x08), (0x0E, 0x1B), (0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A), (0x7F, 0xFF))
+_SPACES = ((0x09, 0x0D), (0x1C, 0x20))
 _LEADS = ((0xC2, 0xC2), (0xCD, 0xCE), (0xD5, 0xE3), (0xEA, 0xEA), (0xEF, 0xF0))
 # By the number of bytes in a character: what its UTF-8 looks like, and the range of code points.
 _SHAPE = np.array([0, 0x80, 0xC0E0, 0xC0C0F0, 0xC0C0C0F8, 0], np.uint64)
@@ -82,7 +90,9 @@ def _load_u64(_, data, i):
 
 @intrinsic
 def _classify(_, data, i):
-    """The 64 bytes from data[i] on as masks: not an ASCII separator, not ASCII, of `_LEADS`."""
+    """The 64 bytes from data[i] on as masks: not an ASCII separator, not ASCII, of `_LEADS`,
+    where characters begin, ASCII's white space.
+    """
 
     def codegen(context, builder, sig, args):
         vector = ir.VectorType(ir.IntType(8), CHUNK)
@@ -97,11 +107,12 @@ def _classify(_, data, i):
         kept = reduce(builder.or_, (between(v, *run) for run in _KEPT))
         leads = reduce(builder.or_, (between(v, *run) for run in _LEADS))
         chars = builder.or_(between(v, 0x00, 0x7F), between(v, 0xC0, 0xFF))
-        masks = kept, between(v, 0x80, 0xFF), leads, chars
+        spaces = reduce(builder.or_, (between(v, *run) for run in _SPACES))
+        masks = kept, between(v, 0x80, 0xFF), leads, chars, spaces
         masks = [builder.bitcast(m, ir.IntType(CHUNK)) for m in masks]
         return context.make_tuple(builder, sig.return_type, masks)
 
-    return types.UniTuple(types.uint64, 4)(data, types.int64), codegen
+    return types.UniTuple(types.uint64, 5)(data, types.int64), codegen
 
 
 @intrinsic
@@ -220,12 +231,25 @@ def finish(state):
     return fmix32(u32(a ^ s ^ u32(size))), fmix32(u32(b ^ s ^ u32(size)))
 
 
+@inlined
+def is_mark(punctuation, point):
+    """Whether a character is punctuation that is kept: 1 or 0."""
+    if punctuation is None:
+        return np.uint8(0)
+    return punctuation[point]
+
+
 @inner
-def _hash_word(data, i, end, table):
+def _hash_word(data, i, end, table, punctuation):
     """The word that begins at data[i]: its end and its lanes."""
     state = _WORD_A, _WORD_B, u64(0), u64(0)
+    kind = np.uint8(0)
+    if punctuation is not None:
+        kind = is_mark(punctuation, decode(data, i, end)[0])
     while i < end:
         point, n = decode(data, i, end)
+        if is_mark(punctuation, point) != kind:
+            break
         code = table[point]
         if code & u32(0xFF) == MARK:
             if code == SEPARATOR:
@@ -241,43 +265,55 @@ def _hash_word(data, i, end, table):
 
 
 @inlined
-def chunk(data, i, end, table):
-    """Up to 64 bytes from data[i] on: how many, a mask of words, a mask of what is not ASCII.
+def chunk(data, i, end, table, punctuation):
+    """Up to 64 bytes from data[i] on: how many, and masks of words, of what is not ASCII, of the
+    bytes where characters begin, and of punctuation that is kept.
 
     A byte that is not ASCII belongs to a word unless a well-formed separator begins at a lead byte;
     what stands before it cannot change that.
     """
     n = min(end - i, CHUNK)
-    words, high, leads, chars = u64(0), u64(0), u64(0), u64(0)
+    words, high, leads, chars, points = u64(0), u64(0), u64(0), u64(0), u64(0)
     if i + CHUNK < len(data):
-        words, high, leads, chars = _classify(data, i)
+        words, high, leads, chars, spaces = _classify(data, i)
+        if punctuation is not None:
+            points = ~(words | spaces)
     else:
         for j in range(n):
             b = data[i + j]
             words |= u64(b >= 0x80 or table[b] != SEPARATOR) << u64(j)
             high |= u64(b >= 0x80) << u64(j)
             leads |= u64(b >= 0xC2 and i + j + 1 < end) << u64(j)
+            if punctuation is not None:
+                points |= u64(b < 0x80 and punctuation[b]) << u64(j)
+        if punctuation is not None:
+            words &= ~points
     if n < CHUNK:
         inside = (u64(1) << u64(n)) - u64(1)
-        words, high, leads = words & inside, high & inside, leads & inside
+        words, high, leads, points = words & inside, high & inside, leads & inside, points & inside
     while leads:
         j = np.int64(_trailing_zeros(leads))
         leads &= leads - u64(1)
         pair = np.int64(data[i + j] & 0x3F) << 1 | np.int64(data[i + j + 1] >> 5) & 1
         if table[PAIRS + pair] >> u32(data[i + j + 1] & 31) & u32(1):
             point, size = decode(data, i + j, end)
-            if table[point] == SEPARATOR:
+            mark = is_mark(punctuation, point)
+            if table[point] == SEPARATOR or mark:
                 if j + size > n:  # let the next chunk have it whole
-                    return j, words & ((u64(1) << u64(j)) - u64(1)), high, chars
-                words &= ~(((u64(1) << u64(size)) - u64(1)) << u64(j))
-    return n, words, high, chars
+                    inside = (u64(1) << u64(j)) - u64(1)
+                    return j, words & inside, high, chars, points & inside
+                own = ((u64(1) << u64(size)) - u64(1)) << u64(j)
+                words &= ~own
+                if mark:
+                    points |= own
+    return n, words, high, chars, points
 
 
 # --- words ------------------------------------------------------------------------------------
 
 
 @inner
-def _hash_run(data, i, chars, size, table):
+def _hash_run(data, i, chars, size, table, punctuation):
     """The lanes of the word of `size` bytes at data[i]; `chars` has the bits where they begin."""
     state = _WORD_A, _WORD_B, u64(0), u64(0)
     known = chars & u64(1)
@@ -293,37 +329,54 @@ def _hash_run(data, i, chars, size, table):
         state = absorb(state, code)
     if known:
         return finish(state)
-    _, a, b = _hash_word(data, i, i + np.int64(size), table)
+    _, a, b = _hash_word(data, i, i + np.int64(size), table, punctuation)
     return a, b
 
 
+@inlined
+def most_words(punctuation):
+    """Words in a batch to which one more chunk may be added."""
+    if punctuation is None:
+        return MOST_DROPPED
+    return MOST_KEPT
+
+
 @inner
-def find_words(data, i, end, table, batch, m):
+def find_words(data, i, end, table, punctuation, batch, m):
     """Words from data[i] on into the batch, after the m there are: how far it came, the new m."""
     raw, sizes, spans = batch.raw, batch.sizes, batch.spans
-    m = u64(m)
-    while i < end and m <= _MOST:
-        n, words, high, chars = chunk(data, i, end, table)
+    m, most = u64(m), u64(most_words(punctuation))
+    while i < end and m <= most:
+        n, words, high, chars, points = chunk(data, i, end, table, punctuation)
         after = i + n
-        if after < end and words >> u64(n - 1):  # the last word may go on in the next chunk
-            start = CHUNK - np.int64(_leading_zeros(~words & (_ALL >> u64(CHUNK - n))))
+        final = words  # the mask of the last word
+        if punctuation is not None:
+            final = words if words >> u64(n - 1) else points
+        if after < end and final >> u64(n - 1):  # the last word may go on in the next chunk
+            start = CHUNK - np.int64(_leading_zeros(~final & (_ALL >> u64(CHUNK - n))))
             after = i + start
             words &= (u64(1) << u64(start)) - u64(1)
+            if punctuation is not None:
+                points &= (u64(1) << u64(start)) - u64(1)
             if start == 0:
-                after, raw[m], raw[_ROW + m] = _hash_word(data, i, end, table)
+                after, raw[m], raw[_ROW + m] = _hash_word(data, i, end, table, punctuation)
                 sizes[m], spans[m], spans[_ROW + m] = SHORT + 1, i, after
                 m += u64(1)
         if i + CHUNK + SHORT >= len(data):
             high, chars = _ALL, u64(0)  # do not read beyond the end
-        while words:
-            start = _trailing_zeros(words)
-            carried = words + (u64(1) << start)  # the lowest run of ones, as the bit after it
+        while words | points:
+            start = _trailing_zeros(words | points)
+            own = words
+            if punctuation is not None:
+                own = words if words >> start & u64(1) else points
+            carried = own + (u64(1) << start)  # the lowest run of ones, as the bit after it
             size = _trailing_zeros(carried) - start
             begin = i + np.int64(start)
             spans[m], spans[_ROW + m] = begin, begin + np.int64(size)
-            run = words & ~carried
+            run = own & ~carried
             if size > SHORT or run & high:
-                raw[m], raw[_ROW + m] = _hash_run(data, begin, (chars & run) >> start, size, table)
+                known = (chars & run) >> start
+                raw[m], raw[_ROW + m] = _hash_run(data, begin, known, size, table, punctuation)
                 sizes[m] = SHORT + 1
             else:
                 low = _load_u64(data, begin) & _LOW[size]
@@ -331,7 +384,10 @@ def find_words(data, i, end, table, batch, m):
                 raw[m], raw[_ROW + m] = u32(low), u32(low >> u64(32))
                 raw[_ROW2 + m], raw[_ROW3 + m] = u32(top), u32(top >> u64(32))
                 sizes[m] = size
-            words &= carried
+            if punctuation is None:
+                words &= carried
+            else:
+                words, points = words & ~run, points & ~run
             m += u64(1)
         i = after
     return i, np.int64(m)

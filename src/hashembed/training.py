@@ -25,6 +25,7 @@ I64 = npt.NDArray[np.int64]
 RATE, CLASS_POWER, LENGTH_POWER = 0.073, 0.25, 0.2
 BATCH_NGRAMS, BATCH_RANGE = 1 << 17, (256, 1024)
 STEPS, LEAST_BATCH = 40, 8  # in a pass
+MAX_BATCH = 2**24  # documents
 OFTEN, MOST_PASSES = 4, 10  # times that an n-gram comes up in the text, on average
 
 
@@ -52,7 +53,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         whole_number("passes", self.passes, 1, 1_000_000)
         if self.batch_size is not None:
-            whole_number("batch_size", self.batch_size, 1, 2**24)
+            whole_number("batch_size", self.batch_size, 1, MAX_BATCH)
         if self.patience is not None:
             whole_number("patience", self.patience, 1, 1_000_000)
         if self.snippets is not None:

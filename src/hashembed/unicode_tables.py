@@ -24,6 +24,21 @@ EXPANSIONS = PAIRS + 128
 MARK = 0xFF  # no byte of UTF-8
 SEPARATOR = MARK
 
+# All that `str.isspace()` calls white space, as ranges; the other separators are punctuation.
+WHITE_SPACE = (
+    (0x09, 0x0E),
+    (0x1C, 0x21),
+    (0x85, 0x86),
+    (0xA0, 0xA1),
+    (0x1680, 0x1681),
+    (0x2000, 0x200B),
+    (0x2028, 0x202A),
+    (0x202F, 0x2030),
+    (0x205F, 0x2060),
+    (0x3000, 0x3001),
+)
+
+U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
 I32 = npt.NDArray[np.int32]
 
@@ -117,23 +132,41 @@ def all_utf8_codes() -> U32:
     return (utf8_codes(heads)[:, None] + last).ravel()
 
 
+def _separators() -> tuple[I32, I32]:
+    """The code points of white space, and those of punctuation."""
+    runs = expand(_SEPARATORS, 1).reshape(-1, 2)
+    separators = np.concatenate([np.arange(*run, dtype=np.int32) for run in runs])
+    spaces = np.concatenate([np.arange(*run, dtype=np.int32) for run in WHITE_SPACE])
+    return spaces, np.setdiff1d(separators, spaces)
+
+
 @cache
-def character_table(lowercase: bool) -> U32:
+def punctuation_table() -> U8:
+    """Which code points are punctuation: (CODE_POINTS,), ones and zeros."""
+    table = np.zeros(CODE_POINTS, np.uint8)
+    table[_separators()[1]] = 1
+    table.flags.writeable = False
+    return table
+
+
+@cache
+def character_table(lowercase: bool, keep_punctuation: bool = False) -> U32:
     """What each code point becomes, as the kernels read it.
 
     Entry c < CODE_POINTS is the UTF-8 of the folded character, or, when its lowest byte is MARK,
     SEPARATOR or an index into the rows of four at EXPANSIONS: a number of characters and each
     one's UTF-8. The 64 pairs of entries at PAIRS have, for the low six bits of a lead byte, the bit
-    of the low six bits of the next byte where the two begin a separator outside ASCII.
+    of the low six bits of the next byte where the two begin white space or punctuation outside
+    ASCII. White space is a separator, and so is punctuation unless it is kept.
     """
     codes = all_utf8_codes()
-    runs = expand(_SEPARATORS, 1).reshape(-1, 2)
-    separators = np.concatenate([np.arange(*run) for run in runs])
+    spaces, punctuation = _separators()
+    separators = np.concatenate([spaces, punctuation])
     pairs = np.zeros((64, 64), np.uint32)
     beyond = codes[separators[separators >= 0x80]]
     pairs[beyond & 63, beyond >> 8 & 63] = 1
     bits = (pairs.reshape(128, 32) << np.arange(32, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
-    codes[separators] = SEPARATOR
+    codes[spaces if keep_punctuation else separators] = SEPARATOR
     expansions = np.zeros((1, 4), np.uint32)  # row 0 would be SEPARATOR
     if lowercase:
         points, folded = np.split(expand(_FOLDS, 4), [1], axis=1)

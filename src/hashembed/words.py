@@ -21,8 +21,14 @@ from hashembed.hashing import I64
 from hashembed.heavy_hitters import HeavyHitters
 from hashembed.ngram_kernels import cut_ngrams
 from hashembed.shallow import ShallowModel
-from hashembed.text import TextConfig, documents, kernel_settings, text_to_bags, to_arrow
-from hashembed.unicode_tables import character_table
+from hashembed.text import (
+    TextConfig,
+    documents,
+    kernel_settings,
+    kernel_tables,
+    text_to_bags,
+    to_arrow,
+)
 from hashembed.validation import one_of, whole_number
 from hashembed.wording import given
 from hashembed.words_table import BY, By, Word, WordsTable
@@ -202,9 +208,9 @@ class _Strings:
         if len(positions) == 0:
             return
         data, starts, ends = documents(piece)
-        table, settings = character_table(config.lowercase), kernel_settings(config)
+        tables, settings = kernel_tables(config), kernel_settings(config)
         found, texts, text_ends = cut_ngrams(
-            data, starts, ends, offsets, positions, table, settings, MOST_BYTES
+            data, starts, ends, offsets, positions, *tables, settings, MOST_BYTES
         )
         edges = pa.py_buffer(np.append(0, text_ends))
         cut = pa.LargeStringArray.from_buffers(len(positions), edges, pa.py_buffer(texts))

@@ -1,5 +1,6 @@
 """The command `hashembed`: parse, call, print. Heavy imports wait until they are needed."""
 
+import os
 import sys
 
 import click
@@ -43,8 +44,22 @@ for command in (
     main.add_command(command)
 
 
+def _open_standard_streams() -> None:
+    """Where standard input, output or error were closed (`>&-`), nothing is there or goes there.
+
+    Otherwise the next file that is opened, a model, would be taken for them.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf8"))  # noqa: SIM115
+
+
 def run() -> None:
     """The command as a process of its own."""
     # Where it is installed, Numba would import it at start-up, for linear algebra that we have not.
     sys.modules.setdefault("scipy", None)  # type: ignore[arg-type]
+    _open_standard_streams()
     main(prog_name="hashembed")

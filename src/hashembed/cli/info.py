@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from hashembed.cli.options import json_option, model_argument
+from hashembed.printable import printable
 
 SHOWN = 20  # classes
 STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of training, not parameters
@@ -16,14 +17,16 @@ STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of training, not 
 @json_option
 def info_command(model: str, as_json: bool) -> None:
     """Describe a model file: only its header is read."""
-    from hashembed.checkpoint import read_header
+    from hashembed.checkpoint import read_header, understanding
 
     header = read_header(model)
-    if as_json:
-        click.echo(json.dumps(header, indent=2))
-        return
-    for name, value in _lines(model, header):
-        click.echo(f"{name:<12}{value}")
+    with understanding(model):  # the header is anybody's
+        text = json.dumps(header, indent=2) if as_json else _described(model, header)
+    click.echo(text)
+
+
+def _described(path: str, header: dict[str, Any]) -> str:
+    return "\n".join(f"{name:<12}{printable(value)}" for name, value in _lines(path, header))
 
 
 def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
@@ -48,6 +51,8 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
     coded = f", in {meta['coded']['bits']} bits" if meta.get("coded") else ""
     subwords = ", characters {}-{}".format(*text["subwords"]) if text["subwords"] else ""
     case = "case ignored" if text["lowercase"] else "case kept"
+    if text.get("punctuation") == "keep":
+        case += ", punctuation kept"
     classes = meta["classes"]
     shown = ", ".join(str(c) for c in classes[:SHOWN])
     more = f" and {len(classes) - SHOWN:,} more" if len(classes) > SHOWN else ""

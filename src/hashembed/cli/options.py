@@ -106,7 +106,7 @@ def data_options(labelled: bool = True) -> Callable[[Command], Command]:
             callback=_column,
             multiple=True,
             metavar="COLUMN",
-            help="Column of the label, by name or by number from 1; review.stars is a key in a key.",
+            help="Column of the label, by name or number from 1; review.stars is a key in a key.",
         ),
         click.option(
             "--label-separator",
@@ -163,6 +163,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON a
 seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
 threads_option = click.option(
     "--threads", type=click.IntRange(1), help="How many to use; all cores by default."
+)
+punctuation_option = click.option(
+    "--punctuation",
+    type=click.Choice(["drop", "keep"]),
+    default="drop",
+    show_default=True,
+    help="Drop it, or keep runs of it, such as ++ or :-), as words.",
 )
 model_argument = click.argument("model", type=click.Path(dir_okay=False))
 plot_option = click.option(

@@ -13,8 +13,10 @@ from hashembed.cli.options import (
     draw,
     json_option,
     lengths,
+    punctuation_option,
     quantity,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 if TYPE_CHECKING:
     from hashembed.planner import Plan
@@ -81,6 +83,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     show_default=True,
     help="With --text: whether The and the are one word.",
 )
+@punctuation_option
 @json_option
 @click.option(
     "--plot",
@@ -88,6 +91,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     metavar="FILE",
     help="Draw collisions and size against B into this file (.png, .svg, .pdf).",
 )
+@force_option
 def plan_command(
     vocabulary: int | None,
     text: str | None,
@@ -98,15 +102,19 @@ def plan_command(
     indexing: Any,
     ngrams: tuple[int, int],
     lowercase: bool,
+    punctuation: Any,
     as_json: bool,
     plot: str | None,
+    force: bool,
 ) -> None:
     """Choose the sizes of a hash embedding: what fits a budget, and what collides in it."""
     from hashembed.planner import BudgetError, plan
 
+    check_outputs([text], [Output("--plot", plot, "picture")], force)
+
     counted: dict[str, Any] = {}
     if text is not None and vocabulary is None:
-        counted = _count_text(text, ngrams, lowercase)
+        counted = _count_text(text, ngrams, lowercase, punctuation)
         vocabulary = counted["distinct_ngrams"]
     elif vocabulary is None or text is not None:
         found = "neither" if text is None else "both"
@@ -132,12 +140,14 @@ def plan_command(
         _print_plan(result, dtype, counted)
 
 
-def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str, Any]:
+def _count_text(
+    path: str, ngrams: tuple[int, int], lowercase: bool, punctuation: Any
+) -> dict[str, Any]:
     from hashembed.sketch import count_distinct_ngrams
     from hashembed.text import TextConfig
 
     try:
-        config = TextConfig(ngrams=ngrams, lowercase=lowercase)
+        config = TextConfig(ngrams=ngrams, lowercase=lowercase, punctuation=punctuation)
     except ValueError as error:
         raise click.BadParameter(f"{error}.", param_hint="--ngrams") from None
     try:
@@ -153,6 +163,7 @@ def _count_text(path: str, ngrams: tuple[int, int], lowercase: bool) -> dict[str
         "file": path,
         "ngrams": list(ngrams),
         "lowercase": lowercase,
+        "punctuation": punctuation,
         "distinct_ngrams": distinct,
         "relative_error": counter.relative_error,
     }

@@ -13,6 +13,7 @@ MODEL_OPTIONS = (
     "ngrams",
     "subwords",
     "lowercase",
+    "punctuation",
     "embedding_dim",
     "num_hashes",
     "num_embeddings",

@@ -14,6 +14,7 @@ from hashembed.cli.options import (
     draw,
     json_option,
     lengths,
+    punctuation_option,
     quantity,
     quiet_option,
     reading,
@@ -22,6 +23,7 @@ from hashembed.cli.options import (
     threads_option,
     was_given,
 )
+from hashembed.cli.outputs import Output, check_outputs, force_option
 from hashembed.cli.stream import MODEL_OPTIONS, train_on_stream
 
 EXAMPLE = """\b
@@ -69,8 +71,8 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
 def _class_weight(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> str | dict[str, float] | None:
-    """'balanced', or 'spam=2,ham=0.5' -> {'spam': 2.0, 'ham': 0.5}."""
-    if value is None or value == "balanced":
+    """'balanced', 'sqrt', or 'spam=2,ham=0.5' -> {'spam': 2.0, 'ham': 0.5}."""
+    if value in (None, "balanced", "sqrt"):
         return value
     weights = {}
     for part in value.split(","):
@@ -81,7 +83,7 @@ def _class_weight(
             equals = ""
         if not equals:
             raise click.BadParameter(
-                f"found {value!r}, expected 'balanced' or weights such as spam=2,ham=0.5."
+                f"found {value!r}, expected 'balanced', 'sqrt' or weights such as spam=2,ham=0.5."
             )
     return weights
 
@@ -93,6 +95,7 @@ def _class_weight(
 @click.option("--ngrams", callback=lengths, default="1-2", show_default=True, help="Of words.")
 @click.option("--subwords", callback=lengths, metavar="RANGE", help="Characters, such as 2-4.")
 @click.option("--lowercase/--no-lowercase", default=True, help="Whether case is ignored.")
+@punctuation_option
 @click.option("--embedding-dim", type=click.IntRange(1, 4096), help="d; by default from classes.")
 @click.option("--num-hashes", type=click.IntRange(1, 64), default=2, show_default=True, help="k.")
 @click.option("--num-embeddings", callback=_count, metavar="COUNT", help="K; by default from text.")
@@ -108,7 +111,7 @@ def _class_weight(
     "--class-weight",
     callback=_class_weight,
     metavar="WEIGHTS",
-    help="balanced, or weights such as spam=2,ham=0.5.",
+    help="balanced, sqrt (half of that way), or weights such as spam=2,ham=0.5.",
 )
 @click.option("--validation", metavar="FILE", help="Validate on this data after every pass.")
 @click.option("--validation-fraction", type=float, default=0.0, help="Or on a part of the data.")
@@ -133,6 +136,7 @@ def _class_weight(
     help="With --stream: new data for the model of --output.",
 )
 @click.option("--save-seconds", type=float, default=30.0, help="With --stream: between saves.")
+@force_option
 @seed_option
 @threads_option
 @json_option
@@ -144,8 +148,16 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
     start, ctx = time.perf_counter(), click.get_current_context()
     _check_combinations(ctx, options)
     source = reading(options)
-    quiet = options["quiet"]
-    _check_writable(options["output"])
+    output, quiet = options["output"], options["quiet"]
+    check_outputs(
+        [*data, options["validation"]],
+        [
+            Output("--output", output, "model"),
+            Output("--plot", options["plot"], "picture"),
+            Output("--checkpoint", options["checkpoint"], "snapshot"),
+        ],
+        options["force"],
+    )
     with _while_loading(quiet):
         from hashembed.classifier import TextClassifier
         from hashembed.engines import choose_device
@@ -252,15 +264,6 @@ def _check_combinations(ctx: click.Context, options: dict[str, Any]) -> None:
         raise click.UsageError(
             "--patience needs data to validate on: --validation FILE or --validation-fraction 0.1."
         )
-
-
-def _check_writable(path: str) -> None:
-    """Before an hour of training, not after it."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise click.BadParameter(f"there is no folder {folder}.", param_hint="--output")
-    if not os.access(folder, os.W_OK):
-        raise click.BadParameter(f"cannot write into {folder}.", param_hint="--output")
 
 
 def _while_loading(quiet: bool) -> Any:

@@ -23,6 +23,10 @@ ACCUMULATION = {
     torch.float64: torch.float64,
 }
 _AS_BITS = {torch.float16: torch.int16, torch.bfloat16: torch.uint16}
+_ARRAY_TYPES = {
+    getattr(torch, name): np.dtype(name)
+    for name in ("bool", "int16", "int32", "int64", "uint16", "float32", "float64")
+}
 
 _NUMBERS_PER_WORKER = 2**15  # less work than this is not worth a thread
 MAX_TOKENS = 2**26  # in one call; so many fit, with 64 hashes each, into half an item of a sort
@@ -36,10 +40,30 @@ def run_kernel(kernel: Callable[..., Any], numbers: int, *arguments: Any) -> lis
         return run_workers(kernel, workers, *arguments)
 
 
+class _Memory:
+    """A tensor's memory as NumPy's protocol describes it, kept alive by the array made of it."""
+
+    def __init__(self, tensor: Tensor, dtype: np.dtype[Any]) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (tensor.data_ptr(), False),
+            "shape": tuple(tensor.shape),
+            "typestr": dtype.str,
+        }
+
+
 def as_array(tensor: Tensor) -> Array:
-    """The tensor's memory; half precision as integers, the way `storage.py` wants it."""
+    """The tensor's memory; half precision as integers, the way `storage.py` wants it.
+
+    Not by `Tensor.numpy()`, after which torch refuses to resize the storage: FSDP frees the
+    parameters that it has gathered by resizing them to nothing.
+    """
     tensor = tensor.detach().contiguous()
-    return tensor.view(_AS_BITS.get(tensor.dtype, tensor.dtype)).numpy()
+    dtype = _ARRAY_TYPES[_AS_BITS.get(tensor.dtype, tensor.dtype)]
+    if tensor.numel() == 0:
+        return np.empty(tuple(tensor.shape), dtype)
+    return np.asarray(_Memory(tensor, dtype))
 
 
 def _optional(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> Array:

@@ -143,7 +143,7 @@ class KeyBag(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """A gradient for each table that is to have one."""
-        call = Call(*ctx.saved_tensors, *ctx.rest)
+        call = Call(*_saved(ctx), *ctx.rest)
         *tables, want_weights = _wanted(ctx.needs_input_grad[2:])
         sinks = ctx.sinks[0] if tables[0] else None, ctx.sinks[1] if tables[1] else None
         places = ctx.places if all(tables[: 1 + (call.importance is not None)]) else None
@@ -151,6 +151,19 @@ class KeyBag(torch.autograd.Function):
         of_E, of_P, of_weights = cuda.backward(call, grad, sinks, want_weights, places, factors)
         gradients = _tensor(of_E, call.weight), _tensor(of_P, call.importance)
         return None, None, *gradients, None, None, None, None, of_weights, *_REST
+
+
+def _saved(ctx: Any) -> Any:
+    try:
+        return ctx.saved_tensors
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        raise RuntimeError(
+            "the tables of a hash layer were modified by an inplace operation between its forward "
+            "and this backward pass. A row optimizer with in_backward=True does that in every "
+            "backward pass: add all losses up and call backward() once, or use in_backward=False"
+        ) from error
 
 
 def _tensor(gradient: Gradient | None, table: Tensor | None) -> Tensor | None:

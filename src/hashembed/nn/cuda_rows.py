@@ -1,7 +1,6 @@
 """The Triton kernels that add up gradients and update rows, called on tensors."""
 
 import contextlib
-import math
 import struct
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from torch import Tensor
 from hashembed.nn import triton_rules, triton_sums, triton_terms
 from hashembed.nn.cpu import ACCUMULATION
 
-STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM = range(5)
+STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM, ADAMW, MOMENTUM = range(7)
 LENGTH: int = triton_rules.LENGTH.value  # of `numbers`
 RING: int = triton_rules.RING.value
 
@@ -35,6 +34,7 @@ FEW_TILES = 2 if INTERPRETED else 8  # of a long row that need no groups of them
 # and tiles in a group.
 EDGE_TILES, GROUP = (2, 4) if INTERPRETED else (8, 32)
 _REACH = 2**10  # steps after which momentum is forgotten: beta1^1024 / beta2^512
+_HALF = -1.0  # the logarithm of a beta that is not used
 
 TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 
@@ -72,19 +72,19 @@ class Rule(NamedTuple):
     state: Tensor | None = None  # (rows, record)
     numbers: Tensor | None = None  # (LENGTH,), float64
     step: Tensor | None = None  # (), int64
-    tails: Tensor | None = None  # (2, RING), float64
+    history: Tensor | None = None  # (5, RING), float64
 
     @property
     def stamps(self) -> Tensor | None:
-        """The state of Adam as integers."""
-        if self.number != ADAM or self.state is None:
+        """Records as integers."""
+        if self.number < ADAM or self.state is None:
             return None
         return self.state.view(torch.int32 if self.state.dtype == torch.float32 else torch.int64)
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         """As the kernels take them."""
-        return self.table, self.state, self.stamps, self.numbers, self.tails, self.step
+        return self.table, self.state, self.stamps, self.numbers, self.history, self.step
 
     @property
     def record(self) -> int:
@@ -190,6 +190,31 @@ def sum_rows(terms: Terms, rule: Rule, slots: Tensor | None = None, *, behind: b
             ACC=acc(rule.table),
             num_warps=warps,
         )
+
+
+def join_terms(several: list[Terms], table: Tensor) -> Terms:
+    """The terms of several uses of a table, written out, as those of one."""
+    parts = [_written_out(terms, table) for terms in several]
+    rows, values = torch.cat([rows for rows, _ in parts]), torch.cat([g for _, g in parts])
+    keys, order = torch.sort(rows, stable=True)
+    return Terms(keys, order, 0, 0, len(keys), 1, len(table), values, 0, None, None)
+
+
+def _written_out(terms: Terms, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (M,) and terms of their gradients (M, d); see `sum_tiles`."""
+    if terms.keys is None or terms.order is None:
+        raise ValueError("terms whose distinct rows are known cannot be joined with others")
+    rows, item = terms.keys.long() - terms.base, terms.order.long() - terms.first
+    owner = item % terms.tokens
+    if terms.owner is not None:
+        owner = terms.owner[owner].long()
+    owner = torch.where(rows < terms.rows, owner, 0)  # tokens that do not count have none
+    columns = torch.arange(table.shape[1], device=table.device)
+    columns = (item // terms.tokens * terms.component)[:, None] + columns
+    values = terms.source[owner[:, None], columns].to(ACCUMULATION[table.dtype])
+    if terms.factors is not None:
+        values = values * terms.factors.reshape(-1)[item][:, None]
+    return rows, values
 
 
 def long_from(d: int) -> int:
@@ -318,10 +343,12 @@ def update_rows(rule: Rule, rows: Tensor, values: Tensor, *, behind: bool = True
         )
 
 
-def catch_up(rule: Rule, keys: Tensor, base: int = 0, count: Tensor | None = None) -> None:
-    """Bring the rows keys - base, with repeats, to the present step of Adam.
+def catch_up(
+    rule: Rule, keys: Tensor, base: int = 0, count: Tensor | None = None, *, move: bool = True
+) -> None:
+    """Bring the rows keys - base, with repeats, to the present step; with `count`, (), the first.
 
-    With `count`, (), the first so many.
+    Without `move` rows stay as they are, and only their moments go on.
     """
     M, (size, d) = keys.numel(), rule.table.shape
     if M == 0:
@@ -338,6 +365,8 @@ def catch_up(rule: Rule, keys: Tensor, base: int = 0, count: Tensor | None = Non
             size,
             d=d,
             record=rule.record,
+            RULE=rule.number,
+            MOVE=move,
             T=T,
             D=D,
             ACC=acc(rule.table),
@@ -345,59 +374,49 @@ def catch_up(rule: Rule, keys: Tensor, base: int = 0, count: Tensor | None = Non
         )
 
 
-Betas = tuple[float, float] | None
+class Numbers(NamedTuple):
+    """What a step is made with, beside the learning rate."""
+
+    eps: float = 0.0
+    log_beta1: float = _HALF  # of momentum, too; to the base 2
+    log_beta2: float = _HALF
+    decay: float = 0.0  # weight decay, decoupled
+    nesterov: bool = False
 
 
-def _logs(betas: Betas) -> list[float]:
-    return [math.log2(beta) for beta in betas or (0.5, 0.5)]
-
-
-def make_numbers(betas: Betas, device: torch.device | str) -> Tensor:
+def make_numbers(device: torch.device | str) -> Tensor:
     """The `numbers` of a rule before its first step."""
-    numbers = torch.zeros(LENGTH, dtype=torch.float64)
-    numbers[-2:] = torch.tensor(_logs(betas), dtype=torch.float64)
-    return numbers.to(device)
+    return torch.zeros(LENGTH, dtype=torch.float64, device=device)
 
 
 def begin_step(
-    rule: Rule,
-    lr: float | Tensor,
-    eps: float,
-    betas: Betas = None,
-    fine: Tensor | None = None,
+    rule: Rule, lr: float | Tensor, numbers: Numbers, fine: Tensor | None = None
 ) -> None:
     """Count a step. A rate on the GPU is read there, so a CUDA graph may follow a schedule.
 
     It becomes 0 there if `fine` is.
     """
     on_device = isinstance(lr, Tensor) and lr.device == rule.table.device
-    numbers = (0.0 if on_device else float(lr), eps, *_logs(betas))
+    given = (0.0 if on_device else float(lr), *numbers[:-1])
     with device_of(rule.table):
         triton_rules.begin_step[(1,)](
             rule.step,
             rule.numbers,
             lr if on_device else None,
             fine if on_device else None,
-            *map(_bits, numbers),
+            *map(_bits, given),
+            RULE=rule.number,
+            NESTEROV=numbers.nesterov,
             num_warps=1,
         )
 
 
 def end_step(rule: Rule) -> None:
-    """Remember this step of Adam for the rows that miss it."""
+    """Remember this step for the rows that miss it."""
     with device_of(rule.table):
-        triton_rules.end_step[(1,)](rule.step, rule.numbers, rule.tails, REACH=_REACH, num_warps=4)
-
-
-def ring(tails: Tensor, step: Tensor) -> Tensor:
-    """Tails of any length, as the CPU keeps them -> the last RING of them."""
-    if tails.shape[1] == RING:
-        return tails
-    end = int(step) + 1
-    steps = torch.arange(max(0, end - RING), end, device=tails.device)
-    out = tails.new_zeros(2, RING)
-    out[:, steps % RING] = tails[:, steps]
-    return out
+        triton_rules.end_step[(1,)](
+            rule.step, rule.numbers, rule.history, REACH=_REACH, RULE=rule.number, num_warps=4
+        )
 
 
 def _bits(x: float) -> int:

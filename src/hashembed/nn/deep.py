@@ -16,6 +16,7 @@ from hashembed.engine import (
     I64,
     State,
     check_arrays,
+    check_class_weights,
     check_labels,
     check_rates,
     loss_not_finite,
@@ -28,6 +29,7 @@ from hashembed.nn.layers import Aggregation, Mode
 from hashembed.nn.network import Network, draw_kept
 from hashembed.nn.ops import HAS_TRITON, MAX_DIM
 from hashembed.nn.optim import RowAdagrad, RowAdam
+from hashembed.nn.row_optimizer import RowOptimizer
 from hashembed.nn.saved_state import check_optimizers
 from hashembed.shallow import EPSILON as ADAGRAD_EPSILON
 from hashembed.validation import one_of, whole_number
@@ -128,6 +130,7 @@ class DeepModel:
         self.network.reset_parameters(torch.Generator().manual_seed(seed))
         self.optimizers = self._make_optimizers()
         self.version = 0  # of the tensors that graphs of steps work on
+        self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
         self.prepared: Any = None  # the `Steps` of the last training on a GPU
 
     def __getstate__(self) -> dict[str, Any]:
@@ -188,6 +191,7 @@ class DeepModel:
                 [self], bags, labels, order, rates, batch_size, weights, snippets
             )
             return found[0]  # type: ignore[no-any-return]
+        self.use_class_weights(labels)
         batches = -(-len(order) // batch_size)
         check_rates(batches, rates)
         check_labels(labels, len(bags), self.num_classes, self.multilabel)
@@ -199,7 +203,8 @@ class DeepModel:
             chosen = order[begin : begin + batch_size]
             batch = make_batch(bags.keys, starts[chosen], lengths[chosen], self.device)
             keep = self.kept(len(batch[0]), torch.tensor(self.steps, device=self.device))
-            losses = self.losses(self.network(*batch, keep), self._truth(labels.take(chosen)))
+            logits = self.network(*batch, keep)
+            losses = self.losses(logits, self._truth(labels.take(chosen)))
             if weights is not None:
                 losses = losses * to_device(weights[chosen], self.device)
             if not bool(losses.isfinite().all()):
@@ -345,6 +350,8 @@ class DeepModel:
             tensor.copy_(weights[name])
         for optimizer, state in zip(self.optimizers, states, strict=True):
             for p in list(optimizer.state):
+                if isinstance(optimizer, RowOptimizer):
+                    optimizer.adopt(p)
                 own, entries = optimizer.state[p], state.get(p, {})
                 if own.keys() != entries.keys():  # it was made since
                     own.clear()
@@ -391,9 +398,22 @@ class DeepModel:
         truth: classes (n,), or which document has which (n, classes).
         """
         if self.multilabel:
-            kind = truth.to(logits.dtype)
-            return F.binary_cross_entropy_with_logits(logits, kind, reduction="none").sum(1)
+            kind, weight = truth.to(logits.dtype), None
+            if self.class_weights is not None:
+                weight = torch.where(truth != 0, self.class_weights[0], self.class_weights[1])
+            return F.binary_cross_entropy_with_logits(logits, kind, weight, reduction="none").sum(1)
         return F.cross_entropy(logits, truth, reduction="none")
+
+    def use_class_weights(self, labels: Labels) -> None:
+        """Train by the class weights of these labels from now on."""
+        before, now = self.class_weights, None
+        if labels.class_weights is not None:
+            weights = check_class_weights(labels, self.multilabel, self.num_classes)
+            now = to_device(weights, self.device)
+        same = before is now if before is None or now is None else torch.equal(before, now)
+        if not same:
+            self.class_weights = now
+            self.version += 1  # graphs of steps know the tensor of before
 
     def set_rate(self, rate: float | Tensor) -> None:
         """The rate of the next step, before its backward pass, which may update rows already."""
@@ -421,7 +441,7 @@ class DeepModel:
     def _optimizer_state(self) -> dict[str, Any]:
         out = {}
         for number, optimizer in enumerate(self.optimizers):
-            for i, entries in optimizer.state_dict()["state"].items():
+            for i, entries in torch.optim.Optimizer.state_dict(optimizer)["state"].items():
                 for key, value in entries.items():
                     kind = "tensor" if isinstance(value, Tensor) else "number"
                     out[f"optimizer{number}/{kind}/{i}/{key}"] = value
@@ -459,9 +479,16 @@ def _check_before(
 
 def _named(network: Network) -> dict[str, Tensor]:
     """Parameters and statistics by name; the hash functions follow from the spec."""
+    # Not `state_dict()`, for which rows would catch up: that changes the bits of what follows.
+    found = {
+        f"{prefix}.{name}": tensor.detach()
+        for prefix, module in network.named_modules()
+        for of_module in (module.named_parameters, module.named_buffers)
+        for name, tensor in of_module(recurse=False)
+    }
     return {
         _NAMES.get(name, name): tensor
-        for name, tensor in network.state_dict().items()
+        for name, tensor in found.items()
         if not name.startswith("bag.hash_")
     }
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import torch
 
-from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
+from hashembed.checkpoint import load_tensors, save_tensors, understanding
 from hashembed.dictionary import Dictionary
 from hashembed.hashing import HashSpec
 from hashembed.nn.deep import DeepModel
@@ -24,13 +24,7 @@ def save_deep(path: PathLike, model: DeepModel, dictionary: Dictionary | None = 
     """
     spec, bag = model.spec, model.network.bag
     if dictionary is not None:
-        sizes = len(dictionary), len(dictionary) + 1  # unknown n-grams dropped, or sharing an id
-        if spec.indexing != "identity" or spec.num_embeddings not in sizes:
-            raise ValueError(
-                f"a model that reads by a dictionary of {len(dictionary):,} n-grams must have "
-                f"indexing='identity' and {sizes[0]:,} or {sizes[1]:,} embeddings, found "
-                f"{spec.indexing!r} and {spec.num_embeddings:,}"
-            )
+        _check_sizes(spec, dictionary)
     options = {
         "mode": bag.mode,
         "aggregation": bag.aggregation,
@@ -52,13 +46,23 @@ def load_deep(
 ) -> tuple[DeepModel, Dictionary | None]:
     """The model, and its dictionary if it has one."""
     arrays, meta = load_tensors(path, KIND)
-    words = {name: arrays.pop(name) for name in list(arrays) if name.startswith("dictionary.")}
-    try:
+    with understanding(path):
+        words = {name: arrays.pop(name) for name in list(arrays) if name.startswith("dictionary.")}
         spec = HashSpec(**meta["spec"])
         model = DeepModel.from_tensors(spec, arrays, device=device, **meta["options"])
         dictionary = None
         if meta["text"] is not None:
             dictionary = Dictionary.from_tensors(words, TextConfig.from_dict(meta["text"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{path} holds no model that can be read: {error}") from error
+            _check_sizes(spec, dictionary)
     return model, dictionary
+
+
+def _check_sizes(spec: HashSpec, dictionary: Dictionary) -> None:
+    """The ranks of n-grams are the model's ids."""
+    sizes = len(dictionary), len(dictionary) + 1  # unknown n-grams dropped, or sharing an id
+    if spec.indexing != "identity" or spec.num_embeddings not in sizes:
+        raise ValueError(
+            f"a model that reads by a dictionary of {len(dictionary):,} n-grams must have "
+            f"indexing='identity' and {sizes[0]:,} or {sizes[1]:,} embeddings, found "
+            f"{spec.indexing!r} and {spec.num_embeddings:,}"
+        )

@@ -72,6 +72,8 @@ def train_members(
 ) -> F32:
     """Train models on the same batches, all at once -> losses (members, documents)."""
     check_rates(-(-len(order) // batch_size), rates)
+    for member in members:
+        member.use_class_weights(labels)
     if len(order) == 0:
         return np.empty((len(members), 0), np.float32)
     lengths = np.diff(bags.offsets)[order]

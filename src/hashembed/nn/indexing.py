@@ -8,7 +8,7 @@ bits of the specification.
 import torch
 from torch import Tensor
 
-from hashembed.hashing import ID_ROUNDS, HashSpec
+from hashembed.hashing import GOLDEN, ID_ROUNDS, HashSpec
 
 MASK = 0xFFFFFFFF
 
@@ -46,6 +46,13 @@ def id_keys(ids: Tensor) -> Tensor:
     b = b ^ fmix32((a + ID_ROUNDS[3]) & MASK)
     # b's top bit is the sign: shift it in as a number in [-2^31, 2^31), which cannot overflow.
     return ((b ^ 0x80000000) - 0x80000000) * 0x100000000 + a
+
+
+def derive_seeds(seed: Tensor, num_hashes: int) -> Tensor:
+    """One int64 seed () -> 1 + k distinct 32-bit seeds (1 + k,)."""
+    a, b = unpack(id_keys(seed))
+    i = torch.arange(1 + num_hashes, device=seed.device)
+    return fmix32(fmix32((b + i * GOLDEN) & MASK) ^ a)
 
 
 def rows_and_buckets(keys: Tensor, seeds: Tensor, spec: HashSpec) -> tuple[Tensor, Tensor]:

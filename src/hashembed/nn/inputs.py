@@ -5,15 +5,28 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-ID_DTYPES = (torch.int64, torch.int32)
+ID_DTYPES = (
+    *(torch.int64, torch.int32, torch.int16, torch.int8),
+    *(torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+)
+
+
+def given_ids(ids: Tensor | None, input: Tensor | None) -> Tensor:
+    """Of the two names of the first argument, ours and that of `nn.Embedding`, the one in use."""
+    found = ids if input is None else input
+    if found is None:
+        raise TypeError("ids are missing: call the layer with a tensor of integers")
+    if ids is not None and input is not None:
+        raise TypeError("ids and input are two names for one argument, found both")
+    return found
 
 
 def check_ids(name: str, ids: Tensor) -> Tensor:
-    """Integer ids as int64; anything else is refused."""
+    """Integer ids as int64 (uint64 by its bits); anything else is refused."""
     if not isinstance(ids, Tensor):
-        raise TypeError(f"{name} must be a tensor of int64 or int32, found {type(ids).__name__}")
+        raise TypeError(f"{name} must be a tensor of integers, found {type(ids).__name__}")
     if ids.dtype not in ID_DTYPES:
-        raise TypeError(f"{name} must be a tensor of int64 or int32, found {ids.dtype}")
+        raise TypeError(f"{name} must be a tensor of integers such as int64, found {ids.dtype}")
     return ids.to(torch.int64)
 
 

@@ -1,40 +1,38 @@
 """`HashEmbedding` and `HashEmbeddingBag`: drop-in layers with a fraction of the parameters."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Literal, Self
+import warnings
+import weakref
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from hashembed.hashing import (
-    HASH_VERSION,
-    INDEXINGS,
-    MAX_HASHES,
-    MAX_SIZE,
-    HashSpec,
-    Indexing,
-    default_num_buckets,
-    derive_seeds,
-)
+from hashembed.hashing import MAX_HASHES, MAX_SIZE, HashSpec, Indexing, default_num_buckets
 from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.nn import ops
-from hashembed.nn.inputs import check_ids, check_ranks, to_bags
+from hashembed.nn.hash_buffers import HashedModule, draw_seed
+from hashembed.nn.inputs import check_ids, check_ranks, given_ids, to_bags
+from hashembed.nn.owners import RowModule
 from hashembed.validation import one_of, whole_number
 
 Aggregation = Literal["sum", "concat"]
 Mode = Literal["sum", "mean"]
 
 _DRAW = 2**24  # normals drawn at a time
+_WORTH_A_WARNING = 1_000_000  # parameters of a layer
 
 
-class HashEmbedding(nn.Module):
+class HashEmbedding(HashedModule, RowModule):
     """Looks up hash vectors, as `nn.Embedding` looks up rows; any int64 is a valid id.
 
     Args:
         num_embeddings: K, the rows of importance weights; about the number of distinct ids, but
             more ids than K are fine.
         embedding_dim: d, the width of a component vector.
+        padding_idx: an id whose vector is zeros and which never trains.
+        max_norm, norm_type, scale_grad_by_freq: those of `nn.Embedding`, at their defaults only.
+        sparse: sparse gradients, for `torch.optim.SparseAdam` and SGD.
         num_buckets: B, the component vectors shared by all ids; None takes about K / 10.
         num_hashes: k, how many components an id mixes.
         aggregation: "sum" adds the weighted components, "concat" lays them side by side.
@@ -42,11 +40,10 @@ class HashEmbedding(nn.Module):
         indexing: "independent" (default) hashes rows and buckets apart; "shared" derives the
             buckets from the row, as in the paper; "identity" takes ids as rows, from 0 to K - 1.
         importance: False fixes all importance weights at 1 (the hashing trick) and stores none.
-        padding_idx: an id whose vector is zeros and which never trains.
-        seed: chooses the hash functions and the initial values; saved in the `state_dict`.
-        sparse: sparse gradients, for `torch.optim.SparseAdam` and SGD.
-        generator: draws the initial values instead of a private one made from `seed`. The global
-            random state is never touched.
+        seed: chooses the hash functions and the initial values. None draws both from torch's global
+            generator: they follow `torch.manual_seed`, and every layer has its own. The hash is
+            saved in the `state_dict` and comes back with it.
+        generator: draws the initial values, whatever the seed.
 
     Attributes:
         weight: E, (B, d). importance: P, (K, k), or None. output_dim: the vectors' width.
@@ -59,13 +56,16 @@ class HashEmbedding(nn.Module):
 
     weight: nn.Parameter
     importance: nn.Parameter | None
-    hash_seeds: Tensor
-    hash_spec: Tensor
 
     def __init__(
         self,
         num_embeddings: int,
         embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         *,
         num_buckets: int | None = None,
         num_hashes: int = 2,
@@ -73,14 +73,12 @@ class HashEmbedding(nn.Module):
         append_importance: bool = False,
         indexing: Indexing = "independent",
         importance: bool = True,
-        padding_idx: int | None = None,
-        seed: int = 0,
-        sparse: bool = False,
+        seed: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        _refuse_what_only_tables_have(max_norm, norm_type, scale_grad_by_freq)
         embedding_dim = whole_number("embedding_dim", embedding_dim, 1, 2**31 - 1)
         one_of("aggregation", aggregation, ("sum", "concat"))
         if append_importance and not importance:
@@ -92,12 +90,16 @@ class HashEmbedding(nn.Module):
                 whole_number("num_embeddings", num_embeddings, 1, MAX_SIZE),
                 whole_number("num_hashes", num_hashes, 1, MAX_HASHES),
             )
-        self.spec = HashSpec(num_embeddings, num_buckets, num_hashes, indexing, seed)
+        chosen = draw_seed() if seed is None else seed
+        super().__init__(
+            HashSpec(num_embeddings, num_buckets, num_hashes, indexing, chosen), device
+        )
         self.embedding_dim = embedding_dim
         self.aggregation = aggregation
         self.append_importance = append_importance
         self.padding_idx = self._checked_padding(padding_idx)
         self.sparse = sparse
+        self._seed_gives_values = seed is not None
 
         self.weight = nn.Parameter(
             torch.empty(num_buckets, embedding_dim, device=device, dtype=dtype)
@@ -108,9 +110,11 @@ class HashEmbedding(nn.Module):
             if importance
             else None,
         )
-        for name, value in self._hash_buffers().items():
-            self.register_buffer(name, value.to(device or torch.get_default_device()))
         self.reset_parameters(generator)
+        _warn_if_larger_than_a_table(self)
+        _live_layers.add(self)
+        if sparse:
+            self.__class__ = _SPARSE_TWINS.get(type(self), type(self))
 
     @property
     def num_embeddings(self) -> int:
@@ -135,6 +139,8 @@ class HashEmbedding(nn.Module):
     @property
     def seed(self) -> int:
         """The integer behind the hash functions."""
+        if self._was_written():
+            self._settle()
         return self.spec.seed
 
     @property
@@ -144,21 +150,27 @@ class HashEmbedding(nn.Module):
         return width + (self.num_hashes if self.append_importance else 0)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """E ~ N(0, 0.1), P ~ N(0, 0.0005); the same `seed` gives the same values on any device."""
+        """E ~ N(0, 0.1), P ~ N(0, 0.0005); the hash stays.
+
+        Drawn by `generator`; else from the layer's `seed`, if one was given, or from torch's global
+        generator for the CPU. Either gives the same values on any device and however sharded.
+        """
         if generator is None:
-            generator = torch.Generator().manual_seed(self.seed)
+            generator = torch.default_generator
+            if self._seed_gives_values:
+                generator = torch.Generator().manual_seed(self.seed)
         _fill_normal(self.weight, WEIGHT_STD, generator)
         if self.importance is not None:
             _fill_normal(self.importance, IMPORTANCE_STD, generator)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Ids of any shape (...) -> vectors (..., output_dim)."""
-        ids = check_ids("ids", ids)
+    def forward(self, ids: Tensor | None = None, *, input: Tensor | None = None) -> Tensor:
+        """Ids of any shape (...) -> vectors (..., output_dim); `input` is `nn.Embedding`'s name."""
+        ids = check_ids("ids", given_ids(ids, input))
         return ops.hash_embedding(
             self._keys(ids),
             self.weight,
             self.importance,
-            self.hash_seeds,
+            self._current_seeds(),
             self.spec,
             keep=self._keep(ids),
             aggregation=self.aggregation,
@@ -176,7 +188,7 @@ class HashEmbedding(nn.Module):
             ("append_importance", False),
             ("indexing", "independent"),
             ("padding_idx", None),
-            ("seed", 0),
+            ("seed", None),
             ("sparse", False),
         ):
             if getattr(self, name) != default:
@@ -203,72 +215,19 @@ class HashEmbedding(nn.Module):
         padding_idx = whole_number("padding_idx", padding_idx, -count, count - 1)
         return padding_idx % count  # negative counts from the end, as in nn.Embedding
 
-    def _hash_buffers(self) -> dict[str, Tensor]:
-        """What the hash functions are, as tensors, so that any checkpoint carries them."""
-        spec = self.spec
-        identity = [
-            HASH_VERSION,
-            INDEXINGS.index(spec.indexing),
-            spec.num_embeddings,
-            spec.num_buckets,
-            spec.seed,
-        ]
-        return {
-            "hash_seeds": torch.from_numpy(
-                derive_seeds(spec.seed, spec.num_hashes).astype("int64")
-            ),
-            "hash_spec": torch.tensor(identity, dtype=torch.int64, device="cpu"),
-        }
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        was_meta = self.hash_seeds.is_meta
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if was_meta and not self.hash_seeds.is_meta:
-            # `to_empty` leaves noise, and nobody thinks of a hash function as uninitialised.
-            for name, value in self._hash_buffers().items():
-                getattr(self, name).copy_(value)
-        return self
-
-    def _load_from_state_dict(
-        self,
-        state_dict: Mapping[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        """Takes the saved hash functions along, or refuses: never other vectors in silence."""
-        found = state_dict.get(prefix + "hash_spec")
-        if found is None:
-            if prefix + "weight" in state_dict:
-                error_msgs.append(
-                    f'"{prefix}hash_spec" is missing: without it nobody knows which hash functions '
-                    "the weights were trained with"
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weight" and isinstance(value, nn.Parameter) and value.dim() == 2:
+            expected = (self.num_buckets, self.embedding_dim)
+            if value.shape != expected:
+                found = tuple(value.shape)
+                raise ValueError(
+                    f"weight must keep its shape {expected}, found {found}: {_NOT_ROWS}"
                 )
-                return
-        elif not found.is_meta:
-            version, indexing, num_embeddings, num_buckets, seed = found.tolist()
-            ours = (HASH_VERSION, self.indexing, self.num_embeddings, self.num_buckets)
-            name = INDEXINGS[indexing] if 0 <= indexing < len(INDEXINGS) else str(indexing)
-            theirs = (version, name, num_embeddings, num_buckets)
-            what = ("hash version", "indexing", "num_embeddings", "num_buckets")
-            differ = [
-                f"{label} {saved} (this layer: {own})"
-                for label, saved, own in zip(what, theirs, ours, strict=True)
-                if saved != own
-            ]
-            if differ:
-                error_msgs.append(
-                    f'"{prefix}hash_spec" was saved with {", ".join(differ)}: the ids would get '
-                    "other vectors; build the layer with the saved settings"
-                )
-                return
-            self.spec = replace(self.spec, seed=seed)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super().__setattr__(name, value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"_seed_gives_values": True, **state})
+        _live_layers.add(self)
 
 
 class HashEmbeddingBag(HashEmbedding):
@@ -291,34 +250,44 @@ class HashEmbeddingBag(HashEmbedding):
         self,
         num_embeddings: int,
         embedding_dim: int,
-        *,
+        max_norm: None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
         mode: Mode = "sum",
+        sparse: bool = False,
+        *,
         include_last_offset: bool = False,
         **options: Any,
     ) -> None:
         one_of("mode", mode, ("sum", "mean"))
-        super().__init__(num_embeddings, embedding_dim, **options)
+        _refuse_what_only_tables_have(max_norm, norm_type, scale_grad_by_freq)
+        super().__init__(num_embeddings, embedding_dim, sparse=sparse, **options)
         self.mode = mode
         self.include_last_offset = include_last_offset
 
     def forward(
         self,
-        ids: Tensor,
+        ids: Tensor | None = None,
         offsets: Tensor | None = None,
         per_sample_weights: Tensor | None = None,
+        *,
+        input: Tensor | None = None,
     ) -> Tensor:
         """Ids (N,) with offsets, or ids (bags, length) -> (bags, output_dim)."""
         if per_sample_weights is not None and self.mode != "sum":
             raise ValueError(f'per_sample_weights need mode="sum", found mode={self.mode!r}')
         ids, offsets, per_sample_weights = to_bags(
-            ids, offsets, per_sample_weights, include_last_offset=self.include_last_offset
+            given_ids(ids, input),
+            offsets,
+            per_sample_weights,
+            include_last_offset=self.include_last_offset,
         )
         return ops.hash_embedding_bag(
             self._keys(ids),
             offsets,
             self.weight,
             self.importance,
-            self.hash_seeds,
+            self._current_seeds(),
             self.spec,
             per_sample_weights=per_sample_weights,
             keep=self._keep(ids),
@@ -335,11 +304,105 @@ class HashEmbeddingBag(HashEmbedding):
         return f"{super().extra_repr()}, mode={self.mode!r}{last}"
 
 
+class _SparseHashEmbedding(HashEmbedding, nn.Embedding):  # type: ignore[misc,override]
+    """`HashEmbedding(sparse=True)`: DDP expects sparse gradients of an `nn.Embedding` only."""
+
+    def _get_name(self) -> str:
+        return HashEmbedding.__name__
+
+
+class _SparseHashEmbeddingBag(HashEmbeddingBag, nn.EmbeddingBag):  # type: ignore[misc,override]
+    """`HashEmbeddingBag(sparse=True)`: see `_SparseHashEmbedding`."""
+
+    def _get_name(self) -> str:
+        return HashEmbeddingBag.__name__
+
+
+_SPARSE_TWINS: dict[type[HashEmbedding], type[HashEmbedding]] = {
+    HashEmbedding: _SparseHashEmbedding,
+    HashEmbeddingBag: _SparseHashEmbeddingBag,
+}
+
+_live_layers: weakref.WeakSet[HashEmbedding] = weakref.WeakSet()
+
+_NOT_ROWS = (
+    "it holds the component vectors that all ids share, not a row for each id, and cannot be tied "
+    "to another layer. Give the other layer a weight of its own (Hugging Face: "
+    "config.tie_word_embeddings = False), or score V ids by their vectors: "
+    "F.linear(hidden, layer(torch.arange(V)))"
+)
+
+
+def _refuse_tied_weight(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+    """`head.weight = layer.weight` would give a logit for each bucket instead of each id."""
+    if name != "weight" or isinstance(module, HashEmbedding):
+        return
+    if isinstance(module, nn.Linear | nn.Embedding | nn.EmbeddingBag):
+        for layer in list(_live_layers):
+            if layer._parameters.get("weight") is parameter and not _has_a_row_for_each_id(layer):
+                raise ValueError(
+                    f"the weight of a HashEmbedding ({layer.num_buckets} x "
+                    f"{layer.embedding_dim}) was assigned to a {type(module).__name__}: {_NOT_ROWS}"
+                )
+
+
+def _has_a_row_for_each_id(layer: HashEmbedding) -> bool:
+    return layer.spec.direct and layer.num_hashes == 1 and layer.importance is None
+
+
+register_module_parameter_registration_hook(_refuse_tied_weight)
+
+
+def _refuse_what_only_tables_have(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any) -> None:
+    """A row of `nn.Embedding` belongs to one id; here ids share rows."""
+    given = [("max_norm", max_norm, None), ("norm_type", norm_type, 2.0)]
+    given.append(("scale_grad_by_freq", scale_grad_by_freq, False))
+    for name, value, default in given:
+        if value != default:
+            remedy = "scale the loss instead"
+            if name != "scale_grad_by_freq":
+                remedy = "normalise what comes out instead, say by torch.renorm"
+            raise TypeError(
+                f"{name}={value!r} of nn.Embedding has no counterpart in a hash embedding, whose "
+                f"rows are shared by many ids: leave it out, and {remedy}"
+            )
+
+
+def _warn_if_larger_than_a_table(layer: HashEmbedding) -> None:
+    """Where the weights of an id cost as much as a vector of its own."""
+    count = sum(p.numel() for p in layer.parameters())
+    table = layer.num_embeddings * layer.embedding_dim
+    if layer.importance is not None and count > max(table, _WORTH_A_WARNING):
+        warnings.warn(
+            f"this hash embedding has {count:,} parameters, but nn.Embedding("
+            f"{layer.num_embeddings}, {layer.embedding_dim}) has {table:,}: each id has "
+            f"num_hashes = {layer.num_hashes} weights of its own. Use nn.Embedding, fewer "
+            "num_embeddings (ids may share weights) or importance=False",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 @torch.no_grad()
 def _fill_normal(tensor: Tensor, std: float, generator: torch.Generator) -> None:
     """Normals drawn in float32 where the generator lives, then moved: the same on every device."""
     if tensor.is_meta:
         return
+    if hasattr(tensor, "device_mesh"):
+        _fill_sharded(tensor, std, generator)
+        return
     for part in torch.split(tensor.view(-1), _DRAW):
         draw = torch.empty(part.shape, dtype=torch.float32, device=generator.device)
         part.copy_(draw.normal_(0, std, generator=generator))
+
+
+def _fill_sharded(tensor: Any, std: float, generator: torch.Generator) -> None:
+    """Each rank draws all values, as one process would, and keeps its own."""
+    from torch.distributed.tensor import distribute_tensor
+
+    whole = torch.empty(tensor.shape, dtype=torch.float32, device=generator.device)
+    _fill_normal(whole, std, generator)
+    whole = whole.to(tensor.device_mesh.device_type, tensor.dtype)
+    tensor.copy_(
+        distribute_tensor(whole, tensor.device_mesh, tensor.placements, src_data_rank=None)
+    )

@@ -8,16 +8,15 @@ installed, all others to `reference.py`; so do exported programs, which should n
 to run, and the transforms of `torch.func`.
 """
 
-import weakref
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from hashembed.hashing import HashSpec
 from hashembed.nn import cpu, cpu_ops, indexing, reference
+from hashembed.nn.owners import Owner, may_have_owner, note_sparse, owner_of
 
 HAS_TRITON = torch.version.cuda is not None and find_spec("triton") is not None
 if HAS_TRITON:
@@ -25,44 +24,6 @@ if HAS_TRITON:
     from hashembed.nn.cuda_call import Call
 
 MAX_DIM = 1024  # columns of a table that the Triton kernels take
-
-
-class RowReader(Protocol):
-    """An optimizer that updates touched rows only."""
-
-    def before_read(
-        self, table: Tensor, rows: Tensor, base: int = 0, count: Tensor | None = None
-    ) -> None:
-        """Rows - base (N,) of a table, repeats included, are about to be read.
-
-        On a GPU some may lie behind the table's end: they are not read. Nor are those behind the
-        first `count`, if that is given.
-        """
-
-    def updates_in_backward(self, table: Tensor) -> bool:
-        """Whether `update` wants the table's gradient, instead of `grad` of the table."""
-
-    def update(self, table: Tensor, terms: Any) -> None:
-        """On a GPU: the gradient of a table, as terms that are still to be added up."""
-
-
-_readers: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-
-
-def give_rows_to(optimizer: RowReader, table: Tensor) -> None:
-    """From now on the table's gradients are sparse, and `optimizer` hears which rows are read.
-
-    For as long as the optimizer lives.
-    """
-    _readers[table] = weakref.ref(optimizer)
-    table._has_row_optimizer = True  # type: ignore[attr-defined]
-
-
-def _reader(table: Tensor | None) -> RowReader | None:
-    if table is None or table not in _readers:
-        return None
-    reader: RowReader | None = _readers[table]()
-    return reader
 
 
 def id_keys(ids: Tensor) -> Tensor:
@@ -115,7 +76,9 @@ def hash_embedding(
     vectors = _by_kernels(
         keys.reshape(-1), weight, importance, seeds, spec, options, sparse, gpu, mix
     )
-    return vectors.view(*keys.shape, vectors.shape[-1])
+    # Not a view: FSDP cannot see an in-place operation on the view that a module returns.
+    out: Tensor = torch.ops.aten._unsafe_view(vectors, (*keys.shape, vectors.shape[-1]))
+    return out
 
 
 def hash_embedding_bag(
@@ -211,8 +174,12 @@ def _kernels_take(weight: Tensor, importance: Tensor | None, sparse: bool) -> bo
 
 
 def _traced() -> bool:
-    """Whether the tensors are stand-ins that have no memory to read."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Whether the tensors are stand-ins that have no memory to read, or what is read is lost."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+    )
 
 
 def _by_kernels(
@@ -238,24 +205,19 @@ def _by_kernels(
         fields = (weight, importance, keys, seeds, *options[:3])
         rest = (spec.num_embeddings, indexing_number, mix, *options[3:])
         if torch.compiler.is_compiling() and not (
-            _may_have_reader(weight) or _may_have_reader(importance)
+            may_have_owner(weight) or may_have_owner(importance)
         ):
             found: Tensor = cuda_ops.key_bag(*fields, *rest)
         else:
             found = _on_gpu(sparse, places, *fields, *rest)
         return found
     hashing = (spec.num_embeddings, spec.num_buckets, indexing_number)
-    if sparse or _may_have_reader(weight) or _may_have_reader(importance):
+    if sparse or may_have_owner(weight) or may_have_owner(importance):
         out: Tensor = _compact(keys, weight, importance, seeds, hashing, options, sparse)
     else:
         rows, buckets = cpu_ops.locate(keys, seeds, *hashing)
         out = cpu_ops.bag(weight, importance, rows, buckets, *options)
     return out
-
-
-def _may_have_reader(table: Tensor | None) -> bool:
-    """A plain attribute, because the compiler understands it."""
-    return bool(getattr(table, "_has_row_optimizer", False))
 
 
 @torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
@@ -272,11 +234,12 @@ def _compact(
 ) -> Tensor:
     """With sparse gradients for all tables, or for those that have a row optimizer."""
     rows, buckets = cpu.locate(keys, seeds, *hashing)
-    readers = _reader(weight), _reader(importance)
-    for table, reader, index in zip((weight, importance), readers, (buckets, rows), strict=True):
-        if table is not None and reader is not None:
-            reader.before_read(table, index.view(-1))
-    compact = tuple(sparse or reader is not None for reader in readers)
+    owners = owner_of(weight), owner_of(importance)
+    for table, owner, index in zip((weight, importance), owners, (buckets, rows), strict=True):
+        if table is not None and owner is not None:
+            owner.before_read(table, index.view(-1))
+            note_sparse(table, not sparse)
+    compact = tuple(sparse or owner is not None for owner in owners)
     fields = (weight, importance, rows, buckets, *options)
     out: Tensor = cpu_ops.CompactBag.apply(compact, *fields)  # type: ignore[no-untyped-call]
     return out
@@ -289,16 +252,16 @@ def _on_gpu(sparse: bool, places: "cuda_places.Places | None", *fields: Any) -> 
     """Any kind of gradient; fields: those of `cuda_call.Call`."""
     call = Call(*fields)
     tables = call.weight, call.importance
-    readers = tuple(_reader(table) for table in tables)
-    if any(readers):
+    owners = tuple(owner_of(table) for table in tables)
+    if any(owners):
         if places is None:
             places = cuda_places.locate(call, E=True, P=call.importance is not None)
-            if torch.is_grad_enabled() and _all_in_backward(tables, readers):
+            if torch.is_grad_enabled() and _all_in_backward(tables, owners):
                 places = cuda_places.sort_aside(places)
-        _announce(tables, readers, places)
+        _announce(tables, owners, places)
     sinks = tuple(
-        None if table is None else _sink(table, reader, sparse)
-        for table, reader in zip(tables, readers, strict=True)
+        None if table is None else _sink(table, owner, sparse)
+        for table, owner in zip(tables, owners, strict=True)
     )
     out: Tensor = cuda_ops.KeyBag.apply(sinks, places, *fields)  # type: ignore[no-untyped-call]
     return out
@@ -306,30 +269,32 @@ def _on_gpu(sparse: bool, places: "cuda_places.Places | None", *fields: Any) -> 
 
 def _announce(
     tables: tuple[Tensor | None, ...],
-    readers: tuple[RowReader | None, ...],
+    owners: tuple[Owner | None, ...],
     places: "cuda_places.Places",
 ) -> None:
     """Which rows are about to be read; E's first, the larger ones."""
     rows: list[tuple[Any, ...]] = [(places.of_E, 0), (places.of_P, places.base)]
     if places.room is not None:  # each row once
         rows = [(known.rows, 0, known.found) for known in places.distinct if known is not None]
-    for table, reader, read in zip(tables, readers, rows, strict=True):
-        if table is not None and reader is not None:
-            reader.before_read(table, *read)
+    for table, owner, read in zip(tables, owners, rows, strict=True):
+        if table is not None and owner is not None:
+            owner.before_read(table, *read)
 
 
-def _all_in_backward(
-    tables: tuple[Tensor | None, ...], readers: tuple[RowReader | None, ...]
-) -> bool:
+def _all_in_backward(tables: tuple[Tensor | None, ...], owners: tuple[Owner | None, ...]) -> bool:
     return all(
         table is None
-        or (table.requires_grad and reader is not None and reader.updates_in_backward(table))
-        for table, reader in zip(tables, readers, strict=True)
+        or (table.requires_grad and owner is not None and owner.updates_in_backward(table))
+        for table, owner in zip(tables, owners, strict=True)
     )
 
 
-def _sink(table: Tensor, reader: RowReader | None, sparse: bool) -> Any:
+def _sink(table: Tensor, owner: Owner | None, sparse: bool) -> Any:
     """Where the gradient of a table goes."""
-    if reader is not None and reader.updates_in_backward(table):
-        return lambda terms: reader.update(table, terms)
-    return cuda.compact(table) if sparse or reader is not None else cuda.dense(table)
+    if owner is None:
+        return cuda.compact(table) if sparse else cuda.dense(table)
+    if owner.updates_in_backward(table):
+        use = owner.use_of(table) if torch.is_grad_enabled() and table.requires_grad else None
+        return lambda terms: owner.update(table, terms, use)
+    note_sparse(table, not sparse)
+    return cuda.compact(table)

@@ -1,12 +1,16 @@
 """Swap the big embedding tables of any model for hash layers."""
 
-from dataclasses import dataclass, field
-from typing import Any
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
 
 from torch import nn
 
+from hashembed.hashing import murmur3_32
 from hashembed.nn.layers import HashEmbedding, HashEmbeddingBag
 from hashembed.validation import whole_number
+
+Table = nn.Embedding | nn.EmbeddingBag
 
 
 @dataclass
@@ -46,7 +50,9 @@ def replace_embeddings(
 
     The new layers are untrained: their vectors are learned, not copied. `indexing="identity"`
     keeps the ids that the model has; choose "independent" to accept any int64 from now on. Further
-    `options` go to `HashEmbedding`; those that change the vectors' width do not fit here.
+    `options` go to `HashEmbedding`; those that change the vectors' width do not fit here. Without a
+    `seed` each table gets hash functions of its own, from its name in the model, and initial values
+    from torch's global generator.
 
     Returns a report of the parameters before and after. Tables whose options a hash layer does not
     have, or that would not get smaller, are left alone and listed with the reason. Raises before
@@ -60,7 +66,7 @@ def replace_embeddings(
         whole model  64,000,130  8,400,066     7.6x
     """
     whole_number("min_parameters", min_parameters, 0, 2**63 - 1)
-    if isinstance(model, nn.Embedding | nn.EmbeddingBag):
+    if _is_table(model):
         raise ValueError(
             f"model is itself an {type(model).__name__} and cannot be swapped in place: "
             "build a HashEmbedding instead"
@@ -69,14 +75,14 @@ def replace_embeddings(
         if options.get(name, False) not in (False, "sum"):
             raise ValueError(f"{name} changes the width of the vectors: the model would not fit")
 
-    def build(table: nn.Embedding | nn.EmbeddingBag, **override: Any) -> HashEmbedding:
+    def build(table: Table, **override: Any) -> HashEmbedding:
         sizes = {"num_buckets": num_buckets, "num_hashes": num_hashes, "indexing": indexing}
         return _hash_layer(table, {**sizes, **options, **override})
 
     report = Replacement(total_before=_count(model))
-    planned: list[nn.Embedding | nn.EmbeddingBag] = []
+    planned: list[tuple[str, Table]] = []
     for name, module in model.named_modules():
-        if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        if not _is_table(module):
             continue
         before = module.weight.numel()
         if before < min_parameters:
@@ -84,16 +90,21 @@ def replace_embeddings(
         reason = _unsupported(module)
         if reason is None:
             _refuse_tied(model, name, module)
-            after = _count(build(module, device="meta"))
+            with warnings.catch_warnings(action="ignore"):  # of layers that would be larger
+                after = _count(build(module, device="meta", seed=0))
             if after >= before:
                 reason = f"a hash layer would have {after:,} parameters instead of {before:,}"
             else:
                 report.replaced.append((name, before, after))
-                planned.append(module)
+                planned.append((name, module))
         if reason is not None:
             report.skipped.append((name, reason))
 
-    made: dict[nn.Module, HashEmbedding] = {table: build(table) for table in planned}
+    made: dict[nn.Module, HashEmbedding] = {}
+    for name, table in planned:
+        made[table] = build(table)
+        if options.get("seed") is None:
+            _hash_by_name(made[table], name)
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):  # children() would name a twin once
             if child in made:
@@ -102,11 +113,20 @@ def replace_embeddings(
     return report
 
 
+def _is_table(module: nn.Module) -> TypeGuard[Table]:
+    return isinstance(module, Table) and not isinstance(module, HashEmbedding)
+
+
+def _hash_by_name(layer: HashEmbedding, name: str) -> None:
+    """The same in every run, and another for every table."""
+    layer._set_hash(replace(layer.spec, seed=murmur3_32(name.encode(), 0)))
+
+
 def _count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def _unsupported(module: nn.Embedding | nn.EmbeddingBag) -> str | None:
+def _unsupported(module: Table) -> str | None:
     """Why this table must stay as it is, or None."""
     if type(module) not in (nn.Embedding, nn.EmbeddingBag):
         return f"{type(module).__name__} may do more than look up rows"
@@ -121,7 +141,7 @@ def _unsupported(module: nn.Embedding | nn.EmbeddingBag) -> str | None:
     return None
 
 
-def _refuse_tied(model: nn.Module, name: str, table: nn.Embedding | nn.EmbeddingBag) -> None:
+def _refuse_tied(model: nn.Module, name: str, table: Table) -> None:
     storage = table.weight.untyped_storage().data_ptr()
     for other_name, other in model.named_modules():
         if other is table:
@@ -132,11 +152,12 @@ def _refuse_tied(model: nn.Module, name: str, table: nn.Embedding | nn.Embedding
                 raise ValueError(
                     f"{name}.weight is tied to {other_name}.{parameter_name}: a hash layer has no "
                     "such matrix to share. Untie them first (give the other module its own "
-                    "parameter) or leave this table out by min_parameters"
+                    "parameter; Hugging Face: config.tie_word_embeddings = False) or leave "
+                    "this table out by min_parameters"
                 )
 
 
-def _hash_layer(table: nn.Embedding | nn.EmbeddingBag, options: dict[str, Any]) -> HashEmbedding:
+def _hash_layer(table: Table, options: dict[str, Any]) -> HashEmbedding:
     """An untrained hash layer that fits where `table` stood."""
     arguments: dict[str, Any] = {
         "padding_idx": table.padding_idx,

@@ -1,6 +1,6 @@
 """Triton kernels that update rows by their gradients.
 
-The formulas are those of `row_kernels.py`, and so are the records of Adam. `numbers` holds, in
+The formulas are those of `row_kernels.py`, and so are records and histories. `numbers` holds, in
 float64, what changes from step to step. `rule` is all that a rule has in memory, in the order of
 `cuda_rows.Rule.tensors`.
 """
@@ -10,12 +10,18 @@ import triton.language as tl
 
 from hashembed.nn.triton_hash import fmix32
 
-STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM = (tl.constexpr(rule) for rule in range(5))
-# Places in `numbers`; the logarithms have base 2.
-LR, EPS, SIZE, ROOT, REST1, REST2, FINE, LOG_BETA1, LOG_BETA2, LENGTH = (
-    tl.constexpr(place) for place in range(10)
+# Under ADAM and those behind it a row that has no gradient moves all the same.
+STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM, ADAMW, MOMENTUM = (
+    tl.constexpr(rule) for rule in range(7)
 )
-RING = tl.constexpr(2**18)  # steps that `tails` remembers; beyond, a step 2^18 later stands in
+# Places in `numbers`; the logarithms have base 2. KEPT is what weight decay leaves of a weight;
+# momentum takes SIZE times itself, and DIRECT times the gradient.
+LR, EPS, SIZE, ROOT, REST1, REST2, FINE, LOG_BETA1, LOG_BETA2, KEPT, DIRECT, LENGTH = (
+    tl.constexpr(place) for place in range(12)
+)
+RING = tl.constexpr(2**18)  # steps that a history holds; beyond, a step 2^18 later stands in
+# Where the rows of a history begin, behind TAIL.
+EPS_AT, LOG_M, LOG_V, LOG_KEPT = (tl.constexpr(row * 2**18) for row in range(1, 5))
 
 
 @triton.jit
@@ -45,17 +51,32 @@ def shortened(p, kind: tl.constexpr, row, cols, step):
 
 
 @triton.jit
-def caught_up(p, m, v, then, now, numbers, tails, ACC: tl.constexpr):
-    """What Adam does to rows (R, D) while their gradients are zero, from step then to now (R,)."""
-    skipped = tl.where(then > 0, now - then, 0).to(ACC)
-    decay1 = tl.exp2(skipped * tl.load(numbers + LOG_BETA1).to(ACC))
-    decay2 = tl.exp2(skipped * tl.load(numbers + LOG_BETA2).to(ACC))
-    # A row that is up to date has a tail of 0; one that was never touched does not move.
-    tail = tl.load(tails + then % RING).to(ACC)
-    eps = tl.load(tails + RING + then % RING).to(ACC)
-    moved = p - tail[:, None] * m / (tl.sqrt(v) + eps[:, None])
-    p = tl.where((then > 0)[:, None], moved, p)
-    return p, decay1[:, None] * m, decay2[:, None] * v
+def shrunk(then, now, history, row: tl.constexpr, ACC: tl.constexpr):
+    """By which factor the steps behind `then`, up to `now`, have shrunk something (R,)."""
+    before = tl.load(history + row + then % RING, mask=then > 0, other=0)
+    return tl.exp2((tl.load(history + row + now % RING) - before).to(ACC))
+
+
+@triton.jit
+def caught_up(p, m, v, then, now, history, RULE: tl.constexpr, ACC: tl.constexpr):
+    """What happens to rows (R, D) while their gradients are zero, from step then to now (R,)."""
+    # A row that is up to date has a tail of 0; one that was never touched has no momentum.
+    tail = tl.load(history + then % RING, mask=then > 0, other=0).to(ACC)
+    change = tail[:, None] * m
+    if RULE != MOMENTUM:
+        eps = tl.load(history + EPS_AT + then % RING, mask=then > 0, other=1).to(ACC)
+        change = change / (tl.sqrt(v) + eps[:, None])
+        v = shrunk(then, now, history, LOG_V, ACC)[:, None] * v
+    p = tl.where((then > 0)[:, None], p - change, p)
+    if RULE == ADAMW:
+        p = shrunk(then, now, history, LOG_KEPT, ACC)[:, None] * p
+    return p, shrunk(then, now, history, LOG_M, ACC)[:, None] * m, v
+
+
+@triton.jit
+def stamps_at(RULE: tl.constexpr, d: tl.constexpr):
+    """Where a record has its stamp: behind the moments."""
+    return d if RULE == MOMENTUM else 2 * d
 
 
 @triton.jit
@@ -85,14 +106,15 @@ def read(
         p = tl.load(place, mask=mask, other=0).to(ACC)
     if RULE == ADAGRAD_ROWWISE:
         one = tl.load(state + row, mask=live, other=0)[:, None]
-    if (RULE == ADAGRAD) | (RULE == ADAM):
+    if (RULE == ADAGRAD) | (RULE >= ADAM):
         place = state + row[:, None] * record + cols[None, :]
         one = tl.load(place, mask=mask, other=0)
-        if RULE == ADAM:
+        if (RULE == ADAM) | (RULE == ADAMW):
             other = tl.load(place + d, mask=mask, other=0)
     then = tl.zeros_like(row)
-    if (RULE == ADAM) & BEHIND:
-        then = tl.load(stamps + row * record + 2 * d, mask=live, other=0).to(tl.int64)
+    if (RULE >= ADAM) & BEHIND:
+        stamp = stamps + row * record + stamps_at(RULE, d)
+        then = tl.load(stamp, mask=live, other=0).to(tl.int64)
     return p, one, other, then
 
 
@@ -112,10 +134,10 @@ def finish(
 ):
     """Store, or update by, the gradients g (R, D) of rows (R,); had: what `read` has read of them.
 
-    BEHIND: rows under Adam may have missed steps.
+    BEHIND: rows may have missed steps.
     """
     p, one, other, then = had
-    table, state, stamps, numbers, tails, step = rule
+    table, state, stamps, numbers, history, step = rule
     mask = live[:, None] & (cols < d)[None, :]
     if RULE == STORE:
         p = g
@@ -132,20 +154,26 @@ def finish(
         square = tl.reshape(one, row.shape) + tl.sum(product(g, g), axis=1) / d
         tl.store(state + row, square, mask=live)
         p -= lr * g / (tl.sqrt(square) + eps)[:, None]
-    if RULE == ADAM:
+    if RULE >= ADAM:
         now = tl.load(step)
-        stamp = stamps + row * record + 2 * d
         if BEHIND:
             tl.debug_barrier()  # several threads may hold a row: none stamps it before all looked
-            p, one, other = caught_up(p, one, other, then, now - 1, numbers, tails, ACC)
-        one += tl.load(numbers + REST1).to(ACC) * (g - one)
-        other += tl.load(numbers + REST2).to(ACC) * (g * g - other)
+            p, one, other = caught_up(p, one, other, then, now - 1, history, RULE, ACC)
         size = tl.load(numbers + SIZE).to(ACC)
-        root = tl.load(numbers + ROOT).to(ACC)
-        p -= size * one / (tl.sqrt(other) * root + eps)
         place = state + row[:, None] * record + cols[None, :]
+        if RULE == MOMENTUM:
+            one = tl.exp2(tl.load(numbers + LOG_BETA1)).to(ACC) * one + g
+            p -= size * one + tl.load(numbers + DIRECT).to(ACC) * g
+        else:
+            one += tl.load(numbers + REST1).to(ACC) * (g - one)
+            other += tl.load(numbers + REST2).to(ACC) * (g * g - other)
+            if RULE == ADAMW:
+                p *= tl.load(numbers + KEPT).to(ACC)
+            root = tl.load(numbers + ROOT).to(ACC)
+            p -= size * one / (tl.sqrt(other) * root + eps)
+            tl.store(place + d, other, mask=mask)
         tl.store(place, one, mask=mask)
-        tl.store(place + d, other, mask=mask)
+        stamp = stamps + row * record + stamps_at(RULE, d)
         tl.store(stamp, tl.full(row.shape, 0, stamps.dtype.element_ty) + now, mask=live)
     place = table + row[:, None] * d + cols[None, :]
     kind: tl.constexpr = table.dtype.element_ty
@@ -163,7 +191,7 @@ def update_rows(
     state,
     stamps,
     numbers,
-    tails,
+    history,
     step,
     M,
     size,
@@ -182,7 +210,7 @@ def update_rows(
     live = row < size
     mask = live[:, None] & (cols < d)[None, :]
     g = tl.load(values + x[:, None] * d + cols[None, :], mask=mask, other=0).to(ACC)
-    rule = (table, state, stamps, numbers, tails, step)
+    rule = (table, state, stamps, numbers, history, step)
     had = read(row, live, cols, rule, d, record, RULE, BEHIND, ACC)
     finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
 
@@ -195,18 +223,22 @@ def catch_up(
     state,
     stamps,
     numbers,
-    tails,
+    history,
     step,
     M,
     base,
     size,
     d: tl.constexpr,
     record: tl.constexpr,
+    RULE: tl.constexpr,
+    MOVE: tl.constexpr,
     T: tl.constexpr,
     D: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Rows keys - base (M,) of Adam, with repeats, to the present step; or the first `count`.
+    """Rows keys - base (M,), with repeats, to the present step; or the first `count`.
+
+    Without MOVE they have been written meanwhile: they stay, and only their moments go on.
 
     Whoever moves a row's stamp owns the row. T must be 32 for each warp: of smaller tiles several
     threads hold the same element, look at its stamp at different times, and disagree.
@@ -219,11 +251,13 @@ def catch_up(
     row = tl.load(keys + x, mask=x < end, other=0).to(tl.int64) - base
     live = (x < end) & (row < size)
     now = tl.load(step)
-    stamp = stamps + row * record + 2 * d
+    stamp = stamps + row * record + stamps_at(RULE, d)
     present = tl.full([T], 0, stamps.dtype.element_ty) + now
     live &= tl.load(stamp, mask=live, other=0) < now
     then = tl.atomic_max(stamp, present, mask=live, sem="relaxed").to(tl.int64)
-    live &= (then > 0) & (then < now)
+    live &= then < now
+    if RULE != ADAMW:  # one never touched does not move
+        live &= then > 0
     then = tl.where(live, then, now)
     for at in range(0, d, D):
         cols = at + tl.arange(0, D)
@@ -232,15 +266,33 @@ def catch_up(
         moments = state + row[:, None] * record + cols[None, :]
         p = tl.load(place, mask=mask, other=0).to(ACC)
         m = tl.load(moments, mask=mask, other=0)
-        v = tl.load(moments + d, mask=mask, other=0)
-        p, m, v = caught_up(p, m, v, then, now, numbers, tails, ACC)
-        tl.store(place, shortened(p, table.dtype.element_ty, row, cols, now), mask=mask)
+        v = m
+        if RULE != MOMENTUM:
+            v = tl.load(moments + d, mask=mask, other=0)
+        p, m, v = caught_up(p, m, v, then, now, history, RULE, ACC)
+        if MOVE:
+            tl.store(place, shortened(p, table.dtype.element_ty, row, cols, now), mask=mask)
         tl.store(moments, m, mask=mask)
-        tl.store(moments + d, v, mask=mask)
+        if RULE != MOMENTUM:
+            tl.store(moments + d, v, mask=mask)
 
 
-@triton.jit(do_not_specialize=["lr_bits", "eps_bits", "log_beta1_bits", "log_beta2_bits"])
-def begin_step(step, numbers, lr, fine, lr_bits, eps_bits, log_beta1_bits, log_beta2_bits):
+@triton.jit(
+    do_not_specialize=["lr_bits", "eps_bits", "log_beta1_bits", "log_beta2_bits", "decay_bits"]
+)
+def begin_step(
+    step,
+    numbers,
+    lr,
+    fine,
+    lr_bits,
+    eps_bits,
+    log_beta1_bits,
+    log_beta2_bits,
+    decay_bits,
+    RULE: tl.constexpr,
+    NESTEROV: tl.constexpr,
+):
     """The next step t, and what the rules need to know of it.
 
     Triton takes numbers as float32; so they come as the bits of a float64, or, the rate, in memory:
@@ -260,11 +312,17 @@ def begin_step(step, numbers, lr, fine, lr_bits, eps_bits, log_beta1_bits, log_b
     tl.store(numbers + EPS, as_float64(eps_bits))
     tl.store(numbers + LOG_BETA1, log_beta1)
     tl.store(numbers + LOG_BETA2, log_beta2)
-    time = t.to(tl.float64)
-    tl.store(numbers + SIZE, rate / (1 - tl.exp2(time * log_beta1)))
-    tl.store(numbers + ROOT, 1 / tl.sqrt(1 - tl.exp2(time * log_beta2)))
-    tl.store(numbers + REST1, 1 - tl.exp2(log_beta1))
-    tl.store(numbers + REST2, 1 - tl.exp2(log_beta2))
+    tl.store(numbers + KEPT, 1 - rate * as_float64(decay_bits))
+    if RULE == MOMENTUM:
+        tl.store(numbers + SIZE, rate * tl.exp2(log_beta1) if NESTEROV else rate)
+        tl.store(numbers + DIRECT, rate if NESTEROV else 0.0 * rate)
+        tl.store(numbers + ROOT, 1 + 0.0 * rate)
+    else:
+        time = t.to(tl.float64)
+        tl.store(numbers + SIZE, rate / (1 - tl.exp2(time * log_beta1)))
+        tl.store(numbers + ROOT, 1 / tl.sqrt(1 - tl.exp2(time * log_beta2)))
+        tl.store(numbers + REST1, 1 - tl.exp2(log_beta1))
+        tl.store(numbers + REST2, 1 - tl.exp2(log_beta2))
 
 
 @triton.jit
@@ -285,18 +343,29 @@ def as_float64(bits):
 
 
 @triton.jit
-def end_step(step, numbers, tails, REACH: tl.constexpr):
-    """Add this step to the tails of the REACH steps before it; see `RowAdam`."""
+def end_step(step, numbers, history, REACH: tl.constexpr, RULE: tl.constexpr):
+    """Add this step to a history, and to the tails of the REACH steps before it."""
     t = tl.load(step)
-    log_beta1, log_beta2 = tl.load(numbers + LOG_BETA1), tl.load(numbers + LOG_BETA2)
-    eps = tl.load(numbers + EPS)
+    here, last = history + t % RING, history + (t - 1) % RING
+    log_m = tl.load(last + LOG_M) + tl.load(numbers + LOG_BETA1)
+    log_v = tl.load(last + LOG_V)
+    log_kept = tl.load(last + LOG_KEPT)
+    if RULE != MOMENTUM:
+        log_v += tl.load(numbers + LOG_BETA2)
+    if RULE == ADAMW:
+        log_kept += tl.log2(tl.load(numbers + KEPT))
     past = t - 1 - tl.arange(0, REACH)
-    log_ratio = log_beta1 - log_beta2 / 2
+    place, known = history + past % RING, past >= 1
+    level = tl.load(place + LOG_M, mask=known, other=0) - log_m
+    level -= (tl.load(place + LOG_V, mask=known, other=0) - log_v) / 2
+    level -= tl.load(place + LOG_KEPT, mask=known, other=0) - log_kept
     term = tl.load(numbers + SIZE) / tl.load(numbers + ROOT)
-    place = tails + past % RING
-    tail = tl.load(place, mask=past >= 1, other=0)
-    tail += term * tl.exp2((t - past).to(tl.float64) * log_ratio)
-    tl.store(place, tail, mask=past >= 1)
-    tl.store(tails + t % RING, 0.0)
+    tail = tl.load(place, mask=known, other=0)
+    tl.store(place, tail + term * tl.exp2(-level), mask=known)
+    tl.store(here, 0.0)
+    tl.store(here + LOG_M, log_m)
+    tl.store(here + LOG_V, log_v)
+    tl.store(here + LOG_KEPT, log_kept)
     next_time = (t + 1).to(tl.float64)
-    tl.store(tails + RING + t % RING, eps * tl.sqrt(1 - tl.exp2(next_time * log_beta2)))
+    root = tl.sqrt(1 - tl.exp2(next_time * tl.load(numbers + LOG_BETA2)))
+    tl.store(here + EPS_AT, tl.load(numbers + EPS) * root)

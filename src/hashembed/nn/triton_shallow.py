@@ -8,7 +8,7 @@ and stay as they are: their update lets them catch up.
 import triton
 import triton.language as tl
 
-from hashembed.nn.triton_rules import ADAM, RING, product
+from hashembed.nn.triton_rules import ADAM, EPS_AT, RING, product
 from hashembed.nn.triton_terms import AT, CALL, shift_of
 
 
@@ -23,10 +23,10 @@ def stamps_of(row, live, rule, d: tl.constexpr, record: tl.constexpr):
 @triton.jit
 def tails_of(then, behind, rule, ACC: tl.constexpr):
     """How far momentum carries rows that are behind, and the epsilon beside it."""
-    _, _, _, _, tails, _ = rule
-    place = tails + then % RING
+    _, _, _, _, history, _ = rule
+    place = history + then % RING
     tail = tl.load(place, mask=behind, other=0).to(ACC)
-    return tail, tl.load(place + RING, mask=behind, other=1).to(ACC)
+    return tail, tl.load(place + EPS_AT, mask=behind, other=1).to(ACC)
 
 
 @triton.jit
@@ -106,13 +106,13 @@ def learn_bags(
     E_state,
     E_stamps,
     E_numbers,
-    E_tails,
+    E_history,
     E_step,
     P_table,
     P_state,
     P_stamps,
     P_numbers,
-    P_tails,
+    P_history,
     P_step,
     n,
     N,
@@ -158,8 +158,8 @@ def learn_bags(
     cols = tl.arange(0, D)
     r = tl.arange(0, T * KP)
     i = r % KP
-    E = (E_table, E_state, E_stamps, E_numbers, E_tails, E_step)
-    P = (P_table, P_state, P_stamps, P_numbers, P_tails, P_step)
+    E = (E_table, E_state, E_stamps, E_numbers, E_history, E_step)
+    P = (P_table, P_state, P_stamps, P_numbers, P_history, P_step)
     E_rows += shift
     if P_rows is not None:
         P_rows += shift

@@ -34,7 +34,7 @@ def sum_tiles(
     state,
     stamps,
     numbers,
-    tails,
+    history,
     step,
     M,
     N,
@@ -76,7 +76,7 @@ def sum_tiles(
     enters = tl.load(keys + tile * T - 1, mask=tile > 0, other=-1) == first_key
     leaves = tl.load(keys + tile * T + T, mask=tile * T + T < M, other=-1) == last_key
     complete = live & (key != after) & ((key != first_key) | (not enters))
-    rule = (table, state, stamps, numbers, tails, step)
+    rule = (table, state, stamps, numbers, history, step)
     had = read(row, complete, cols, rule, d, record, RULE, BEHIND, ACC)
 
     item = tl.load(order + x, mask=live, other=0) - first
@@ -153,7 +153,7 @@ def sum_edges(
     state,
     stamps,
     numbers,
-    tails,
+    history,
     step,
     M,
     tiles,
@@ -184,7 +184,7 @@ def sum_edges(
     g += tl.load(place + D, mask=live[:, None], other=0)
     if slots is not None:
         row = tl.load(slots + a * T + T - 1, mask=live, other=0).to(tl.int64)
-    rule = (table, state, stamps, numbers, tails, step)
+    rule = (table, state, stamps, numbers, history, step)
     had = read(row, live, cols, rule, d, record, RULE, BEHIND, ACC)
     finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
     if tl.sum(longer.to(tl.int32), axis=0) == 0:

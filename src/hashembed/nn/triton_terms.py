@@ -93,7 +93,7 @@ def update_short(
     state,
     stamps,
     numbers,
-    tails,
+    history,
     step,
     N,
     M,
@@ -121,7 +121,7 @@ def update_short(
     tiles_before = tl.cdiv(several, T)
     tiles = tiles_before + tl.cdiv(few, T)
     cols = tl.arange(0, D)
-    rule = (table, state, stamps, numbers, tails, step)
+    rule = (table, state, stamps, numbers, history, step)
     if owners is not None:
         owners += shift
     given = (items + shift, owners, factors, source)
@@ -254,7 +254,7 @@ def finish_long(
     state,
     stamps,
     numbers,
-    tails,
+    history,
     step,
     M,
     tiles,
@@ -286,7 +286,7 @@ def finish_long(
     if tl.sum(long.to(tl.int32), axis=0) == 0:
         return
     cols = tl.arange(0, D)
-    rule = (table, state, stamps, numbers, tails, step)
+    rule = (table, state, stamps, numbers, history, step)
     further = tl.where(long, (end - 1) // L - tile, 0)  # tiles that the row goes on in
     short = long & (further <= FEW)
     further = tl.where(short, further, 0)

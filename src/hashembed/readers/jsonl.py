@@ -70,7 +70,7 @@ def _one_label(value: object) -> str:
 def _paths(objects: list[dict[str, Any]]) -> dict[str, Path]:
     """The names of all keys, and then of the keys within them, as in "review.body"."""
     paths: dict[str, Path] = {}
-    level = [((), found) for found in objects]
+    level: list[tuple[Path, dict[str, Any]]] = [((), found) for found in objects]
     for _ in range(_DEEPEST):
         inner: list[tuple[Path, dict[str, Any]]] = []
         for path, found in level:

@@ -162,6 +162,7 @@ class Parquet:
 def _paths(schema: pa.Schema) -> dict[Place, tuple[str, ...]]:
     """The places of all columns, and then of the columns within them, with their names."""
     paths: dict[Place, tuple[str, ...]] = {}
+    level: list[tuple[Place, tuple[str, ...], Any]]
     level = [((i,), (field.name,), field.type) for i, field in enumerate(schema)]
     while level:
         inner = []

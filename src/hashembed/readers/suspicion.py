@@ -48,8 +48,9 @@ class LabelWatch:
                 return [found]
         if 10 * len(values) > 8 * self._rows:
             return [
-                f"{len(values):,} different labels in {self._rows:,} rows, such as {values[0]!r:.40}"
-                f": is this the label's column? If not, say which is with {given('label')}"
+                f"{len(values):,} different labels in {self._rows:,} rows, such as "
+                f"{values[0]!r:.40}: if this is not the label's column, say which is with "
+                f"{given('label')}"
             ]
         return []
 
