@@ -229,7 +229,9 @@ def test_state_moves_between_devices(name, first, second):
     make, data = OPTIMIZERS[name], list(batches(30))
     whole = Model()
     uninterrupted = make(whole.parameters(), lr=0.05)
-    train(whole, uninterrupted, data)
+    train(whole, uninterrupted, data[:15])
+    uninterrupted.flush()  # as saving does
+    train(whole, uninterrupted, data[15:])
     model = Model().to(first)
     optimizer = make(model.parameters(), lr=0.05)
     train(model, optimizer, [(i.to(first), y.to(first)) for i, y in data[:15]])
@@ -289,6 +291,7 @@ def test_rows_that_are_behind_catch_up_in_the_update_itself(d):
     values = torch.randn(len(rows), d).cuda()
     table, records = torch.randn(size, d).cuda(), torch.rand(size, record_width(d)).cuda()
     stamps = torch.randint(0, now + 1, (size,), dtype=torch.int32)
+    records[stamps == 0] = 0  # a row that was never touched has no momentum
     records.view(torch.int32)[:, 2 * d] = stamps.cuda()
     history = history_of(now)
     history[:2].uniform_()

@@ -47,7 +47,7 @@ def _check_shapes(p: Tensor, entries: State) -> None:
         fits = array.shape in (p.shape, (len(p) if p.dim() else 1, 1), (), (1,))
         if key in ("exp_avg", "exp_avg_sq"):
             fits = array.shape == p.shape
-        elif key in ("records", "tails"):
+        elif key in ("records", "history", "tails"):
             continue
         elif key == "numbers":
             fits = array.ndim == 1 and len(array) < 100
@@ -64,17 +64,24 @@ def _step(entries: State) -> int:
 
 def _check_records(p: Tensor, entries: State, step: int) -> None:
     """Of `RowAdam`: each record says, in the bits of a float, at which step it was."""
-    records, tails = entries["records"], entries.get("tails", np.empty(0))
+    records = entries["records"]
     wanted = (len(p), record_width(p.shape[1])) if p.dim() == 2 else None
     kind = np.float64 if p.dtype == torch.float64 else np.float32
     if records.shape != wanted or records.dtype != kind:
         raise ValueError(f"records of a parameter of {tuple(p.shape)} have {records.shape}")
-    if tails.ndim != 2 or len(tails) != 2 or tails.dtype != np.float64:
-        raise ValueError(f"tails of records have the shape {tails.shape}")
-    if p.device.type == "cpu" and tails.shape[1] <= step:
-        raise ValueError(f"there are tails of {tails.shape[1]:,} steps, but {step:,} steps")
+    _check_history(entries, step)
     stamps = records.view(np.int32 if kind is np.float32 else np.int64)[:, 2 * p.shape[1]]
     if stamps.size and not 0 <= stamps.min() <= stamps.max() <= step:
         raise ValueError(
             f"records are of steps 0 to {step:,}, found {stamps.min()} to {stamps.max()}"
         )
+
+
+def _check_history(entries: State, step: int) -> None:
+    """Steps are looked up modulo its length; the tails of version 0.1 had every step."""
+    rows, name = (5, "history") if "history" in entries else (2, "tails")
+    past = entries.get(name, np.empty(0))
+    if past.ndim != 2 or len(past) != rows or past.shape[1] == 0 or past.dtype != np.float64:
+        raise ValueError(f"the {name} of records has the shape {past.shape}")
+    if name == "tails" and past.shape[1] <= step:
+        raise ValueError(f"there are tails of {past.shape[1]:,} steps, but {step:,} steps")
