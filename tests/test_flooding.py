@@ -62,7 +62,7 @@ def in_python(monkeypatch):
 
 
 @CHOSEN
-@pytest.mark.parametrize("salt", SALTS)
+@pytest.mark.parametrize("salt", SALTS, ids=["own", "first", "second"])
 @pytest.mark.usefixtures("in_python")
 def test_distinct_tokens_of_a_batch(chosen, salt):
     keys = chosen()
@@ -82,7 +82,7 @@ def test_the_keys_are_well_chosen():
 
 
 @CHOSEN
-@pytest.mark.parametrize("salt", SALTS)
+@pytest.mark.parametrize("salt", SALTS, ids=["own", "first", "second"])
 @pytest.mark.usefixtures("in_python")
 def test_counters(chosen, salt):
     counts, keys = Counted(np.zeros(4096, np.int64)), np.zeros(4096, np.int64)
@@ -92,7 +92,7 @@ def test_counters(chosen, salt):
 
 
 @CHOSEN
-@pytest.mark.parametrize("salt", SALTS)
+@pytest.mark.parametrize("salt", SALTS, ids=["own", "first", "second"])
 @pytest.mark.usefixtures("in_python")
 def test_the_index_of_a_dictionary(chosen, salt):
     keys, slots = chosen(), Counted(np.zeros(4096, np.int32))
@@ -103,7 +103,7 @@ def test_the_index_of_a_dictionary(chosen, salt):
 
 
 @CHOSEN
-@pytest.mark.parametrize("salt", SALTS)
+@pytest.mark.parametrize("salt", SALTS, ids=["own", "first", "second"])
 @pytest.mark.usefixtures("in_python")
 def test_heavy_hitters(chosen, salt):
     table = Counted(np.zeros((4096, 3), np.int64))
