@@ -51,8 +51,9 @@ def id_keys(ids: Tensor) -> Tensor:
 def derive_seeds(seed: Tensor, num_hashes: int) -> Tensor:
     """One int64 seed () -> 1 + k distinct 32-bit seeds (1 + k,)."""
     a, b = unpack(id_keys(seed))
-    i = torch.arange(1 + num_hashes, device=seed.device)
-    return fmix32(fmix32((b + i * GOLDEN) & MASK) ^ a)
+    # Not `arange * GOLDEN`: TorchInductor 2.11 takes such products for 32-bit indices on a GPU.
+    steps = torch.tensor([i * GOLDEN & MASK for i in range(1 + num_hashes)], device=seed.device)
+    return fmix32(fmix32((b + steps) & MASK) ^ a)
 
 
 def rows_and_buckets(keys: Tensor, seeds: Tensor, spec: HashSpec) -> tuple[Tensor, Tensor]:

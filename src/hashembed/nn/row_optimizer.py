@@ -86,9 +86,9 @@ class RowOptimizer(Optimizer):
         for group in self.param_groups:
             self._take_rows(group)
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         """What it owes its tables, they get. They may live on, in a model."""
-        if not sys.is_finalizing():
+        if not is_finalizing():  # an argument: at the end, modules are gone
             self._dying = True
             with suppress(Exception):
                 for watch in self._watched.values():
