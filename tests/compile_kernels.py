@@ -74,9 +74,10 @@ def fused_sums(ptx):
     others = set(re.findall(r"shfl\.sync\.bfly\.b32\s+(%\w+)", ptx))
     found = []
     for line, addend in re.findall(r"(fma\.rn\.f\d+\s.*, (%\w+);)", ptx):
-        while addend in copies:
-            addend = copies[addend]
-        if addend in others:
+        sources = {addend}
+        while (addend := copies.get(addend, addend)) not in sources:  # loops copy in circles
+            sources.add(addend)
+        if sources & others:
             found.append(line)
     return found
 

@@ -319,6 +319,7 @@ def test_an_optimizer_that_is_gone_leaves_nothing_undone(name):
 
 def test_compiled_steps_of_other_optimizers_do_not_notice():
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     layer = nn.Linear(3, 2)
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
     layer(torch.ones(4, 3)).sum().backward()

@@ -1,5 +1,6 @@
 """The shallow model of the paper on the CPU: bag -> linear -> softmax, without torch."""
 
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -81,6 +82,10 @@ class ShallowModel:
         self.tables = _tables(spec, E, W, importance)
         if importance:
             fill_normal(self.importance_weights, IMPORTANCE_STD, (seed, 2), self.threads)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To be pickled or copied: without what was checked, which weak references hold."""
+        return {n: v for n, v in vars(self).items() if n not in ("_checked", "_checked_labels")}
 
     @classmethod
     def from_tensors(

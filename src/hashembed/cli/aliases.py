@@ -44,6 +44,7 @@ def translate(args: list[str]) -> list[str]:
         if bare == name or not bare:
             out.append(arg)
         elif name == "--balanced":
+            _refuse_other_weights(args)
             out += ["--class-weight", "balanced"]
         elif bare in SAME:
             out += [SAME[bare], value] if equals else [SAME[bare]]
@@ -58,6 +59,14 @@ def translate(args: list[str]) -> list[str]:
         else:
             out.append(arg)
     return [*out, *_subwords(characters)]
+
+
+def _refuse_other_weights(args: list[str]) -> None:
+    for arg, value in zip(args, [*args[1:], ""], strict=True):
+        name, equals, joined = arg.partition("=")
+        given = joined if equals else value
+        if name == "--class-weight" and given != "balanced":
+            raise click.UsageError(f"--balanced contradicts --class-weight {given}.")
 
 
 def _next(name: str, waiting: Any) -> str:

@@ -136,17 +136,22 @@ def _as_known(labels: Any, classifier: Any) -> Any:
     known = getattr(classifier, "classes_", None)
     if known is None or known.dtype.kind == "U":
         return labels
-    if known.dtype.kind == "b":
-        values: dict[str, Any] = {"True": True, "False": False}
-        return [values.get(label, label) for label in labels.to_pylist()]
-    found = labels.to_pylist()
+    return [
+        [_number(y, known.dtype.kind) for y in label]
+        if isinstance(label, list)
+        else _number(label, known.dtype.kind)
+        for label in labels.to_pylist()
+    ]
+
+
+def _number(label: str, kind: str) -> int | bool:
+    truth = {"True": True, "False": False}
     try:
-        return [int(label) for label in found]
-    except (TypeError, ValueError):
-        example = next(y for y in found if not str(y).lstrip("+-").isdigit())
-        raise click.ClickException(
-            f"The labels of this model are whole numbers, found {example!r}."
-        ) from None
+        return truth[label] if kind == "b" else int(label)
+    except (KeyError, ValueError):
+        wanted = "True and False" if kind == "b" else "whole numbers"
+        message = f"The labels of this model are {wanted}, found {label!r}."
+        raise click.ClickException(message) from None
 
 
 def _tell(output: str, before: int, skipped: int, progress: Any, quiet: bool) -> None:
