@@ -80,9 +80,9 @@ def test_resume_refuses_other_data(days, tmp_path):
     longer = write(tmp_path / "other.csv", 300, 3)
     result = run("train", "--stream", longer, "-o", model, "--resume", code=1)
     assert "the first 100 texts of this stream are not those" in result.stderr
-    assert "use --continue" in result.stderr
+    assert "New data is learned with --continue" in result.stderr
     result = run("train", "--stream", days[1], "-o", model, "--resume", code=1)
-    assert "this one has only 70: it is new data: use --continue" in result.stderr
+    assert "this one has only 70: is it another file" in result.stderr
     assert model.read_bytes() == before
 
 
@@ -111,11 +111,41 @@ def test_resume_needs_a_stream(days, tmp_path):
     assert TextClassifier.load(model).texts_seen_ == 170
 
 
-@pytest.mark.parametrize("word", ["--resume", "--continue"])
-def test_a_first_run_may_say_so_too(days, tmp_path, word):
-    result = run("train", "--stream", days[0], "-o", tmp_path / "m", word, *SIZES)
+def test_a_first_run_may_resume_but_not_continue(days, tmp_path):
+    first = ("train", "--stream", days[0], "-o", tmp_path / "m", *SIZES)
+    result = run(*first, "--continue", code=2)
+    assert "to continue. Without --continue, a new one is made" in result.stderr
+    result = run(*first, "--resume")
     assert "There is no" in result.stderr
     assert TextClassifier.load(tmp_path / "m").texts_seen_ == 100
+
+
+def test_a_stream_that_breaks_off_says_what_it_wrote(days, tmp_path):
+    bad = tmp_path / "bad.csv"
+    bad.write_text(days[0].read_text() + ",no label\n")
+    result = run("train", "--stream", bad, "-o", tmp_path / "m", *SIZES, code=1)
+    texts = TextClassifier.load(tmp_path / "m").texts_seen_
+    assert 0 < texts <= 100
+    assert f"Wrote {tmp_path / 'm'} after {texts} texts; --resume skips them" in result.stderr
+
+
+def test_a_loss_that_is_not_finite_leaves_the_file(days, tmp_path):
+    model = tmp_path / "m"
+    run("train", "--stream", days[0], "-o", model, *SIZES)
+    before = model.read_bytes()
+    more = ("train", "--stream", days[1], "-o", model, "--continue", "--save-seconds", "0")
+    result = run(*more, "--learning-rate", "1e30", code=1)
+    assert "no longer a finite number" in result.stderr
+    assert "Wrote" not in result.stderr
+    assert model.read_bytes() == before
+
+
+def test_a_row_that_is_skipped_is_no_class(tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("label,text\n" + "a,good\nb,bad\n" * 9 + ",no label\na,one,too many\n")
+    for way in ((), ("--stream", "--num-embeddings", "1k")):
+        run("train", data, "-o", tmp_path / "m", "--on-error", "skip", *way)
+        assert TextClassifier.load(tmp_path / "m").classes_.tolist() == ["a", "b"]
 
 
 def test_a_model_keeps_its_options(days, tmp_path):
@@ -123,12 +153,25 @@ def test_a_model_keeps_its_options(days, tmp_path):
     run("train", "--stream", days[0], "-o", model, *SIZES)
     more = ("train", "--stream", days[1], "-o", model)
     result = run(*more, "--continue", "--ngrams", "1-3", code=2)
-    assert "--ngrams is (1, 3), but" in result.stderr
-    assert "was made with (1, 1): leave the option out" in result.stderr
+    assert "--ngrams is 1-3, but" in result.stderr
+    assert "was made with 1-1: leave the option out" in result.stderr
     run(*more, "--continue", "--embedding-dim", "7", code=2)
+    run(*more, "--continue", "--class-weight", "balanced", code=2)
+    run(*more, "--continue", "--save-seconds", "nan", code=2)
     run(*more, "--resume", "--learning-rate", "0.5", code=2)
     run(*more, "--resume", "--continue", code=2)
-    run(*more, "--continue", "--ngrams", "1", "--learning-rate", "0.5", "--batch-size", "8")
+    run(
+        *more,
+        "--continue",
+        "--embedding-dim",
+        "16",
+        "--ngrams",
+        "1",
+        "--learning-rate",
+        "0.5",
+        "--batch-size",
+        "8",
+    )
     clf = TextClassifier.load(model)
     assert (clf.stream_rate_, clf.batch_size) == (0.5, 8)
 

@@ -599,7 +599,9 @@ class TextClassifier(Estimator):
             )
         unheard = truth.classes[len(targets.classes) :]
         if len(unheard):
-            raise ValueError(f"validation has labels that training has not, such as {unheard[0]!r}")
+            raise ValueError(
+                f"validation has labels that training has not, such as {unheard.tolist()[0]!r}"
+            )
         return bags, truth.labels
 
     def _known(self, classes: npt.ArrayLike | None) -> npt.NDArray[Any] | None:

@@ -11,7 +11,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from hashembed.classifier import TextClassifier
+from hashembed.engine import LossNotFiniteError, loss_not_finite
 from hashembed.stream_position import StreamPosition
 from hashembed.threads import uninterrupted
 
@@ -58,13 +61,16 @@ def learn_stream(
     save_seconds: float = 30.0,
     resume: bool = False,
     on_report: Callable[[Progressive], object] = lambda progress: None,
+    on_save: Callable[[int], object] = lambda texts: None,
     report_first: int = 1000,
 ) -> Progressive:
     """Answer and learn batches of (texts, labels), in their order.
 
     `path` gets the model, with everything it needs to learn on, every so many seconds and at the
-    end: a process that is killed loses what came since. Reports come after `report_first` texts and
-    then whenever twice as many have been seen.
+    end: a process that is killed loses what came since. `on_save` is told after how many texts.
+    Reports come after `report_first` texts and then whenever twice as many have been seen.
+
+    A loss that is no longer finite raises `LossNotFiniteError`, and nothing more is saved.
 
     `resume` is for the same stream once more, from its beginning, after an interruption: the texts
     that the model has learned from are recognised and skipped (`unlearned`). Without it, the stream
@@ -77,6 +83,14 @@ def learn_stream(
     progress = Progressive()
     start = last_save = time.monotonic()
     due = report_first
+    learned: Any = None  # the texts of the last batch
+
+    def save() -> None:
+        if path is not None and learned is not None:
+            _check_sound(classifier, learned)
+            classifier.save(path, for_training=True)
+            on_save(classifier.texts_seen_)
+
     try:
         for texts, labels in batches:
             if len(texts) == 0:
@@ -84,7 +98,7 @@ def learn_stream(
             following = position.after(texts, labels)
             right = _right(classifier, texts, labels)
             uninterrupted(partial(_learn_and_count, classifier, texts, labels, following))
-            position = following
+            position, learned = following, texts
             progress.texts += len(texts)
             progress.recent_texts += len(texts)
             progress.right += right
@@ -97,15 +111,27 @@ def learn_stream(
                 progress.recent_texts = progress.recent_right = 0
                 while due <= progress.texts:
                     due *= 2
-            if path is not None and now - last_save >= save_seconds:
-                classifier.save(path, for_training=True)
+            if now - last_save >= save_seconds:
+                uninterrupted(save)
                 last_save = time.monotonic()
-    finally:
-        if path is not None and progress.texts:
-            classifier.save(path, for_training=True)
+    except LossNotFiniteError:
+        raise
+    except BaseException:
+        try:
+            uninterrupted(save)
+        except KeyboardInterrupt:  # a second one: what was learned is still worth keeping
+            uninterrupted(save)
+        raise
+    uninterrupted(save)
     if progress.recent_texts:
         on_report(progress)
     return progress
+
+
+def _check_sound(classifier: TextClassifier, texts: Any) -> None:
+    """The last update may have spoiled what it touched, and no later loss has shown it."""
+    if not np.isfinite(classifier.decision_function(texts)).all():
+        raise loss_not_finite(1, 1)
 
 
 def unlearned(
@@ -130,7 +156,7 @@ def unlearned(
     if found.texts < position.texts:
         raise OtherStreamError(
             f"the model has learned {position.texts:,} texts of its stream, but this one has only "
-            f"{found.texts:,}: it is new data"
+            f"{found.texts:,}"
         )
 
 
@@ -138,7 +164,7 @@ def _check_same(found: StreamPosition, position: StreamPosition) -> None:
     if found != position:
         raise OtherStreamError(
             f"the first {position.texts:,} texts of this stream are not those that the model has "
-            "learned: it is new data"
+            "learned"
         )
 
 

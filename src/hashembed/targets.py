@@ -158,7 +158,9 @@ def _ranks(labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     if isinstance(labels, pa.Array):
         if labels.null_count:
             _missing(int(np.argmax(labels.is_null().to_numpy(zero_copy_only=False))), None)
-        return _checked(labels.dictionary.to_pylist()), _numbers(labels.indices)
+        indices = _numbers(labels.indices)
+        used, ranks = np.unique(indices, return_inverse=True)  # categories may be there for nobody
+        return _checked(labels.dictionary.to_pylist())[used], ranks
     array = _checked(labels)
     if array.dtype.kind == "U":  # Arrow finds distinct strings by hashing; NumPy sorts
         encoded = pa.array(array.tolist(), pa.string()).dictionary_encode()

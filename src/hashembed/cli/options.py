@@ -1,6 +1,7 @@
 """Options and manners that the commands share."""
 
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -246,6 +247,7 @@ class Polite(click.Group):
                 raise click.ClickException(_in_options(ctx, f"{error}")) from None
             raise
         except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough: this is the way out
             say("\ninterrupted")
             sys.exit(130)
 

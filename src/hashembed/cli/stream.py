@@ -42,6 +42,11 @@ def train_on_stream(
     before = getattr(classifier, "texts_seen_", 0)
     resumed = options["resume"] and before > 0
     report: Any = None
+    saved = 0
+
+    def on_save(texts: int) -> None:
+        nonlocal saved
+        saved = texts
 
     def pairs() -> Any:
         nonlocal report
@@ -66,14 +71,17 @@ def train_on_stream(
             save_seconds=options["save_seconds"],
             resume=resumed,
             on_report=on_report,
+            on_save=on_save,
         )
-    except KeyboardInterrupt:
-        learned = getattr(classifier, "texts_seen_", 0)
-        if learned > before:
-            say(f"\nWrote {output} after {learned:,} texts; --resume skips them.", quiet)
-        raise
     except OtherStreamError as error:
-        raise click.ClickException(f"{error}: use --continue.") from None
+        raise click.ClickException(
+            f"{error}: is it another file, or are --label or --text other ones? "
+            "New data is learned with --continue."
+        ) from None
+    except BaseException:
+        if saved:
+            say(f"\nWrote {output} after {saved:,} texts; --resume skips them.", quiet)
+        raise
     skipped = classifier.stream_position_.texts - progress.texts if resumed else 0
     if report is not None:
         say(report, quiet)
@@ -89,6 +97,10 @@ def _model_so_far(ctx: click.Context, classifier: Any, options: dict[str, Any]) 
 
     output, quiet = options["output"], options["quiet"]
     if not os.path.exists(output):
+        if options["continue_"]:
+            raise click.UsageError(
+                f"There is no model {output} to continue. Without --continue, a new one is made."
+            )
         say(f"There is no {output} yet: a new model.", quiet)
         return classifier
     loaded = TextClassifier.load(output, threads=options["threads"])
@@ -122,13 +134,27 @@ def _check_same_options(ctx: click.Context, loaded: Any, options: dict[str, Any]
     if was_given(ctx, "device"):
         options = {**options, "device": choose_device(options["device"])}
     names = {param.name: param.opts[-1] for param in ctx.command.params}
+    plan = loaded.engine_plan_
+    chosen = {  # by the model itself, where nothing was asked for
+        "embedding_dim": plan.embedding_dim,
+        "num_embeddings": plan.spec.num_embeddings,
+        "num_buckets": plan.spec.num_buckets,
+    }
     for name in [*keeps, "device"]:
-        has, wanted = getattr(loaded, name), options[name]
+        has, wanted = chosen.get(name, getattr(loaded, name)), options[name]
         if was_given(ctx, name) and wanted != has:
             raise click.UsageError(
-                f"{names[name]} is {wanted}, but {options['output']} was made with {has}: "
-                "leave the option out, or write to another file."
+                f"{names[name]} is {_spelled(wanted)}, but {options['output']} was made with "
+                f"{_spelled(has)}: leave the option out, or write to another file."
             )
+
+
+def _spelled(value: Any) -> str:
+    """As the command's user would write it."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return f"{value[0]}-{value[1]}"
+    words = {True: "yes", False: "no", None: "no such option"}
+    return words.get(value, str(value)) if value is None or isinstance(value, bool) else str(value)
 
 
 def _as_known(labels: Any, classifier: Any) -> Any:

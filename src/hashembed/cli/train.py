@@ -68,6 +68,12 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     return tuple(int(part) for part in parts)
 
 
+def _seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not 0 <= value < float("inf"):
+        raise click.BadParameter(f"found {value}, expected a number of seconds from 0 on.")
+    return value
+
+
 def _class_weight(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> str | dict[str, float] | None:
@@ -135,7 +141,9 @@ def _class_weight(
     is_flag=True,
     help="With --stream: new data for the model of --output.",
 )
-@click.option("--save-seconds", type=float, default=30.0, help="With --stream: between saves.")
+@click.option(
+    "--save-seconds", callback=_seconds, default=30.0, help="With --stream: between saves."
+)
 @force_option
 @seed_option
 @threads_option
@@ -162,6 +170,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         from hashembed.classifier import TextClassifier
         from hashembed.engines import choose_device
         from hashembed.readers import read
+        from hashembed.threads import uninterrupted
 
     classifier = TextClassifier(
         **{name: options[name] for name in (*MODEL_OPTIONS, *TRAINING_OPTIONS)},
@@ -178,7 +187,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
     try:
         report = _fit(classifier, data, source, validation, options)
     except KeyboardInterrupt:
-        _save_interrupted(classifier, options)
+        uninterrupted(lambda: _save_interrupted(classifier, options))  # by a second Ctrl-C
         raise
     classifier.save(options["output"], bits=int(options["bits"]))
     draw(classifier.history_, options["plot"], quiet)
@@ -250,6 +259,11 @@ def _check_combinations(ctx: click.Context, options: dict[str, Any]) -> None:
         for name, why in NEVER_STREAM.items():
             if name in given:
                 raise click.UsageError(f"{names[name]} does not go with --stream: {why}.")
+        if isinstance(options["class_weight"], str):
+            raise click.UsageError(
+                f"--class-weight {options['class_weight']} needs all labels at once: "
+                "with --stream give weights such as spam=2,ham=0.5."
+            )
         if options["resume"] and options["continue_"]:
             raise click.UsageError(
                 "--resume is for the same data once more, --continue is for new data: give one."
