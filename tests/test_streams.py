@@ -244,7 +244,7 @@ signal.signal(signal.SIGALRM, interrupt)
 rng, interrupts, clf, resume = random.Random(int(sys.argv[1])), 0, made(), False
 while True:
     try:
-        signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.002, 0.05))
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.001, 0.03))
         learn_stream(clf, batches(), resume=resume)
         signal.setitimer(signal.ITIMER_REAL, 0)
         break
@@ -269,7 +269,7 @@ def test_an_interrupted_stream_learns_each_batch_once(runs):
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         interrupts += int(done.stdout)
-    assert interrupts >= 3 * runs
+    assert interrupts >= runs
 
 
 def start(*arguments):
