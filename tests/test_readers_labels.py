@@ -304,3 +304,21 @@ def test_messages_of_the_command_name_its_options(tmp_path):
     assert train(tmp_path, "--delimiter", "\\t", content="a\tx\nb\ty\n").exit_code == 0
     with pytest.raises(DataError, match="say which with label=;"):
         read(write(tmp_path / "a.csv", "id,text,colour\n1,x,red\n"))
+
+
+def test_a_separator_that_no_label_has_is_reported(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("label,text\n" + "a|b,x\na,y\n" * 30)
+    assert read(path, label_separator="|").report.warnings == []
+    (warning,) = read(path, label_separator=";").report.warnings
+    assert "no row has more than one label" in warning
+    assert "label_separator=" in warning
+
+
+def test_another_prefix_is_named_where_it_may_be_meant(tmp_path):
+    path = tmp_path / "data.txt"
+    path.write_text("__class__a good\n__class__b bad\n")
+    for options in ({}, {"format": "fasttext"}):
+        with pytest.raises(DataError, match="label_prefix="):
+            read(path, **options)
+    assert read(path, label_prefix="__class__").labels.to_pylist() == ["a", "b"]

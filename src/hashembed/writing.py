@@ -48,9 +48,11 @@ def write_whole(path: PathLike, data: bytes) -> None:
             if not CAN_LOCK:
                 file.close()  # Windows renames no file that is open
             os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno and not error.filename:  # a full disk
+            error.filename = str(path)
         raise
 
 

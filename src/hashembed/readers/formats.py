@@ -47,7 +47,8 @@ def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> 
     listed = ", ".join(FORMATS[:5])
     raise DataError(
         f"{file}: cannot tell the format, the first line is {line!r}; say which with "
-        f"{given('format')}, one of {listed}"
+        f"{given('format')}, one of {listed}. If each line begins with a label, as in fastText's "
+        f"files, {given('label_prefix')} says how labels begin"
     )
 
 

@@ -11,6 +11,7 @@ from hashembed.compiling import njit
 from hashembed.readers.cutting import SPACE, TAB, as_bytes, cut_lines, strings
 from hashembed.readers.report import Problem
 from hashembed.readers.rows import I64, Rows, encoded
+from hashembed.wording import given
 
 
 class Lines:
@@ -93,7 +94,10 @@ class FastText:
         empty = (counts == 0) & (np.diff(np.frombuffer(texts.buffers()[1], np.int64)) == 0)
         if empty.any():
             texts, counts, lines = texts.filter(pa.array(~empty)), counts[~empty], lines[~empty]
-        no_label = f"found no label, expected a line that begins with {self.prefix}NAME"
+        no_label = (
+            f"found no label, expected a line that begins with {self.prefix}NAME "
+            f"({given('label_prefix')} names another prefix)"
+        )
         rows = Rows(
             _label_column(values, counts),
             texts,

@@ -23,15 +23,23 @@ class LabelWatch:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._rows = 0
+        self._lists = self._several = 0
 
     @property
     def full(self) -> bool:
         """Whether it has seen enough."""
-        return self._rows >= WATCHED
+        return self._rows + self._lists >= WATCHED
 
     def see(self, labels: Any) -> None:
-        """Some more labels; lists are what they are, and not looked at."""
-        if self.full or not pa.types.is_dictionary(labels.type):
+        """Some more labels, single or lists."""
+        if self.full:
+            return
+        if pa.types.is_list(labels.type) or pa.types.is_large_list(labels.type):
+            lists = labels.slice(0, WATCHED - self._lists).to_pylist()
+            self._lists += len(lists)
+            self._several += sum(len(one) > 1 for one in lists if one is not None)
+            return
+        if not pa.types.is_dictionary(labels.type):
             return
         labels = labels.slice(0, WATCHED - self._rows)
         self._rows += len(labels)
@@ -40,6 +48,11 @@ class LabelWatch:
 
     def warnings(self) -> list[str]:
         """What is odd, at most one thing: the first explains the others."""
+        if self._lists >= _ENOUGH and not self._several:
+            return [
+                "no row has more than one label, yet labels come as lists, so the model may give "
+                f"several: check {given('label_separator')}, or write one label a row"
+            ]
         if self._rows < _ENOUGH:
             return []
         values = list(self._counts)
