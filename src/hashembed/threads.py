@@ -52,9 +52,9 @@ def run_workers(kernel: Callable[..., Any], workers: int, *arguments: Any) -> li
 
     There may be fewer workers than asked for, where the system gives no more threads.
     """
+    _compile_first(kernel, workers, arguments)
     if workers == 1:
         return [kernel(0, 1, _barrier(), *arguments)]
-    _compile_first(kernel, workers, arguments)
     return uninterrupted(lambda: _run_together(kernel, workers, arguments))
 
 
@@ -179,9 +179,10 @@ def _run_together(kernel: Callable[..., Any], workers: int, arguments: Any) -> l
 
 
 def _compile_first(kernel: Any, workers: int, arguments: Any) -> None:
-    """In the caller's thread, where Ctrl-C can end it. Other types than these compile later."""
+    """Whole: an exception in the middle of it would leave Numba's registries half filled."""
     if getattr(kernel, "signatures", None) == []:
-        kernel.compile(tuple(typeof(value) for value in (0, workers, _barrier(), *arguments)))
+        values = (0, workers, _barrier(), *arguments)
+        uninterrupted(lambda: kernel.compile(tuple(typeof(value) for value in values)))
 
 
 def _barrier() -> npt.NDArray[np.int64]:
