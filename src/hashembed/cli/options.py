@@ -181,6 +181,11 @@ plot_option = click.option(
 )
 
 
+def option_names(ctx: click.Context) -> dict[str, str]:
+    """The names of a command's options, as the user writes them: learning_rate, --learning-rate."""
+    return {str(param.name): param.opts[-1] for param in ctx.command.params}
+
+
 def was_given(ctx: click.Context, name: str) -> bool:
     """Whether the user gave this option."""
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

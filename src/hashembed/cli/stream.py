@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hashembed.cli.options import say, was_given
+from hashembed.cli.options import option_names, say, was_given
 
 # What a model is made of: options that `TextClassifier` takes by the same name.
 MODEL_OPTIONS = (
@@ -133,7 +133,7 @@ def _check_same_options(ctx: click.Context, loaded: Any, options: dict[str, Any]
         loaded.class_weight = options["class_weight"]
     if was_given(ctx, "device"):
         options = {**options, "device": choose_device(options["device"])}
-    names = {param.name: param.opts[-1] for param in ctx.command.params}
+    names = option_names(ctx)
     plan = loaded.engine_plan_
     chosen = {  # by the model itself, where nothing was asked for
         "embedding_dim": plan.embedding_dim,

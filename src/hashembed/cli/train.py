@@ -14,6 +14,7 @@ from hashembed.cli.options import (
     draw,
     json_option,
     lengths,
+    option_names,
     punctuation_option,
     quantity,
     quiet_option,
@@ -253,8 +254,8 @@ def _tell(classifier: Any, report: Any, options: dict[str, Any], seconds: float)
 
 def _check_combinations(ctx: click.Context, options: dict[str, Any]) -> None:
     """No option is ignored: it is used, or it is an error."""
-    names = {param.name: param.opts[-1] for param in ctx.command.params}
-    given = {name for name in names if name is not None and was_given(ctx, name)}
+    names = option_names(ctx)
+    given = {name for name in names if was_given(ctx, name)}
     if options["stream"]:
         for name, why in NEVER_STREAM.items():
             if name in given:
