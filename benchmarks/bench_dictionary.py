@@ -49,7 +49,7 @@ def measure(data: Path, size: int, threads: int) -> dict:
     import numba
     from experiments.datasets import zhang_csv
 
-    from hashembed.dictionary import Dictionary
+    from hashembed.text.dictionary import Dictionary
 
     numba.set_num_threads(threads)
     texts = zhang_csv(data / "train.csv").texts

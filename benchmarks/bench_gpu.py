@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from hashembed import HashEmbeddingBag
-from hashembed.bags import Bags
-from hashembed.hashing import HashSpec, id_keys
-from hashembed.labels import Labels
-from hashembed.nn.deep import DeepModel
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowSGD
+from hashembed.engine.labels import Labels
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec, id_keys
+from hashembed.nn.engine.model import DeepModel
+from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam, RowSGD
 
 RESULTS = Path(__file__).parent / "results"
 BAGS, LENGTH, CLASSES, BATCHES = 4096, 100, 4, 8
@@ -180,7 +180,7 @@ def bytes_needed(batches: list[Tensor], state: int) -> tuple[float, float]:
     """
     rows = E_rows = 0
     layer = hash_bag(num_embeddings=K)
-    from hashembed.nn import indexing
+    from hashembed.nn.ops import indexing
 
     for ids in batches:
         found, buckets = indexing.rows_and_buckets(

@@ -23,13 +23,13 @@ import torch
 
 from benchmarks.bench_gpu import write
 from hashembed import TextClassifier
-from hashembed.hashing import HashSpec
-from hashembed.labels import Labels
-from hashembed.nn import batches
-from hashembed.nn.deep import DeepModel
+from hashembed.engine.labels import Labels
+from hashembed.engine.loop import TrainConfig, fit
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.engine import batches
+from hashembed.nn.engine.model import DeepModel
 from hashembed.readers import read_fasttext
-from hashembed.text import text_to_bags
-from hashembed.training import TrainConfig, fit
+from hashembed.text.pipeline import text_to_bags
 
 DOCUMENTS, WORDS, REPLACED, PIECE = 3_000_000, 90, 0.1, 250_000
 REPEATS = 3

@@ -10,10 +10,10 @@ from pathlib import Path
 from benchmarks.bench_classify import RESULTS, SETS, folders, heading
 from benchmarks.bench_rates import accuracy as shallow_accuracy
 from benchmarks.bench_rates import held_out
-from hashembed.engines import DEEP_RATE, deep_passes
-from hashembed.nn.deep import DeepModel
-from hashembed.sizes import choose_dim
-from hashembed.training import TrainConfig, default_batch, default_rate, evaluate, fit
+from hashembed.classify.engine_plan import DEEP_RATE, deep_passes
+from hashembed.engine.loop import TrainConfig, default_batch, default_rate, evaluate, fit
+from hashembed.hashing.sizes import choose_dim
+from hashembed.nn.engine.model import DeepModel
 
 LAYERS = (100,)
 PASSES = (1, 2, 3, 5)

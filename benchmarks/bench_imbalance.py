@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks.bench_classify import RESULTS, folders, heading
 from benchmarks.bench_punctuation import SEEDS, training_rows
-from hashembed.classifier import TextClassifier
-from hashembed.labels import split
-from hashembed.targets import encode
+from hashembed.classify.classifier import TextClassifier
+from hashembed.classify.targets import encode
+from hashembed.engine.labels import split
 
 SETS = (
     "news_category",

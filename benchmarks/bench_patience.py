@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.bench_classify import RESULTS, SETS, folders, heading, prepare
 from hashembed import TextClassifier
-from hashembed.labels import split
+from hashembed.engine.labels import split
 from hashembed.readers import read_fasttext
 
 HELD_OUT, PATIENCE, SEEDS = 0.1, 3, (0, 1, 2)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bench_classify import RESULTS, SETS, folders, heading
-from hashembed.classifier import TextClassifier
-from hashembed.labels import split
+from hashembed.classify.classifier import TextClassifier
+from hashembed.engine.labels import split
 
 MORE_SETS = (*SETS, "sst2", "trec", "sms_spam")
 SEEDS = (0, 1, 2)

@@ -9,14 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.bench_classify import RESULTS, SETS, folders, heading, prepare
-from hashembed.hashing import HashSpec
-from hashembed.labels import split
+from hashembed.classify.targets import encode
+from hashembed.engine.labels import split
+from hashembed.engine.loop import TrainConfig, default_rate, evaluate, fit
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing.sizes import choose_dim, choose_sizes
+from hashembed.hashing.spec import HashSpec
 from hashembed.readers import read_fasttext
-from hashembed.shallow import ShallowModel
-from hashembed.sizes import choose_dim, choose_sizes, count_distinct
-from hashembed.targets import encode
-from hashembed.text import text_to_bags
-from hashembed.training import TrainConfig, default_rate, evaluate, fit
+from hashembed.text.counts.linear import count_distinct
+from hashembed.text.pipeline import text_to_bags
 
 RATES = (0.01, 0.02, 0.03, 0.045, 0.07, 0.1, 0.15, 0.22)
 HELD_OUT = 0.1

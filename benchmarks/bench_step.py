@@ -23,10 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashembed import HashEmbeddingBag
-from hashembed.hashing import HashSpec
-from hashembed.nn.indexing import id_keys
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowSGD
-from hashembed.nn.reference import hash_embedding_bag
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.ops.indexing import id_keys
+from hashembed.nn.ops.reference import hash_embedding_bag
+from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam, RowSGD
 
 RESULTS = Path(__file__).parent / "results"
 BAGS, LENGTH, CLASSES = 1024, 100, 10

@@ -17,7 +17,9 @@ import numba
 import pyarrow as pa
 import pyarrow.csv
 
-from hashembed.text import TextConfig, text_to_bags, to_arrow
+from hashembed.text.arrow import to_arrow
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import text_to_bags
 
 CONFIGS = {
     "words": TextConfig((1, 1)),

@@ -29,7 +29,7 @@ class Hashembed:
     settings = ({},)
 
     def train(self, path, setting):
-        from hashembed.classifier import TextClassifier
+        from hashembed.classify.classifier import TextClassifier
         from hashembed.readers import read_fasttext
 
         labels, texts = read_fasttext(path)

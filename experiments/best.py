@@ -16,10 +16,11 @@ import numpy as np
 
 from experiments.datasets import Dataset
 from hashembed import TextClassifier
-from hashembed.labels import split
-from hashembed.sizes import choose_dim
-from hashembed.text import TextConfig, text_to_bags
-from hashembed.training import default_rate
+from hashembed.engine.labels import split
+from hashembed.engine.loop import default_rate
+from hashembed.hashing.sizes import choose_dim
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import text_to_bags
 
 MEGABYTES = (1, 10, 100)
 SETS = ("ag_news_partial", "20newsgroups", "imdb", "news_category")

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.datasets import Dataset
-from hashembed.hashing import HashSpec
-from hashembed.text import TextConfig, text_to_bags
-from hashembed.theory import collision_probability, indistinguishable_probability
+from hashembed.hashing.spec import HashSpec
+from hashembed.hashing.theory import collision_probability, indistinguishable_probability
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import text_to_bags
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 

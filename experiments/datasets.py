@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from hashembed.hashing import id_keys
+from hashembed.hashing.spec import id_keys
 
 HELD_OUT = 0.2  # of a set that comes without test rows
 

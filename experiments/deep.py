@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from experiments.datasets import Dataset
-from hashembed.bags import Bags
-from hashembed.dictionary import NGRAMS, SIZE, Dictionary
-from hashembed.engine import Engine
-from hashembed.ensemble import Ensemble, member_seeds
-from hashembed.hashing import HashSpec
-from hashembed.labels import Labels, split
-from hashembed.text import TextConfig, text_to_bags
-from hashembed.training import TrainConfig, evaluate, fit
+from hashembed.engine.ensemble import Ensemble, member_seeds
+from hashembed.engine.labels import Labels, split
+from hashembed.engine.loop import TrainConfig, evaluate, fit
+from hashembed.engine.protocol import Engine
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec
+from hashembed.text.config import TextConfig
+from hashembed.text.dictionary import NGRAMS, SIZE, Dictionary
+from hashembed.text.pipeline import text_to_bags
 
 VALIDATION = 0.05
 STEPS = 100  # in a pass, at least, where the set is large enough for the smallest batch
@@ -150,7 +151,7 @@ class Deep:
     ) -> Engine:
         import torch
 
-        from hashembed.nn.deep import DeepModel
+        from hashembed.nn.engine.model import DeepModel
 
         indexing = "independent" if self.dictionary is None else "identity"
         model = DeepModel(

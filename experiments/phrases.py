@@ -10,10 +10,10 @@ import numpy as np
 
 from experiments.datasets import Dataset
 from experiments.shallow import Shallow
-from hashembed.explain import importance_norms
-from hashembed.hashing import Indexing
-from hashembed.labels import Labels
-from hashembed.training import evaluate
+from hashembed.classify.explain.text import importance_norms
+from hashembed.engine.labels import Labels
+from hashembed.engine.loop import evaluate
+from hashembed.hashing.spec import Indexing
 
 KEPT = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 

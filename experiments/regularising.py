@@ -6,10 +6,10 @@ import numpy as np
 
 from experiments.datasets import Dataset
 from experiments.shallow import Shallow
-from hashembed.bags import Bags
-from hashembed.labels import Labels, split
-from hashembed.shallow import ShallowModel
-from hashembed.training import TrainConfig, default_rate, evaluate, fit
+from hashembed.engine.labels import Labels, split
+from hashembed.engine.loop import TrainConfig, default_rate, evaluate, fit
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing.bags import Bags
 
 HELD = 0.2
 

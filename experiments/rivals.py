@@ -15,9 +15,9 @@ import numpy as np
 
 from experiments.datasets import Dataset
 from experiments.regression import MultinomialRegression
-from hashembed.dictionary import Dictionary
-from hashembed.labels import split
-from hashembed.text import TextConfig
+from hashembed.engine.labels import split
+from hashembed.text.config import TextConfig
+from hashembed.text.dictionary import Dictionary
 
 HELD = 0.05
 CHOOSING = 50_000  # rows to train a linear model on that is only there to choose by

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from experiments.datasets import Dataset
-from hashembed.bags import Bags
-from hashembed.labels import split
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.engine.labels import split
+from hashembed.hashing.bags import Bags
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import text_to_bags
 
 HELD = 0.1
 LONGEST = 64  # words of a text; the rest is cut off

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from experiments.sentence import BATCH, DROPOUT, FILTERS, STATE, WINDOWS
 from hashembed import HashEmbedding
-from hashembed.initial import WEIGHT_STD
+from hashembed.hashing.initial import WEIGHT_STD
 
 
 class Network(nn.Module):

@@ -6,13 +6,14 @@ from functools import lru_cache
 import numpy as np
 
 from experiments.datasets import Dataset
-from hashembed.bags import Bags
-from hashembed.dictionary import Dictionary
-from hashembed.hashing import HashSpec, Indexing
-from hashembed.labels import Labels, split
-from hashembed.shallow import ShallowModel
-from hashembed.text import TextConfig, text_to_bags
-from hashembed.training import TrainConfig, evaluate, fit
+from hashembed.engine.labels import Labels, split
+from hashembed.engine.loop import TrainConfig, evaluate, fit
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec, Indexing
+from hashembed.text.config import TextConfig
+from hashembed.text.dictionary import Dictionary
+from hashembed.text.pipeline import text_to_bags
 
 VALIDATION = 0.05
 # The engine has Adagrad, the paper Adam at 0.001. Chosen among 0.003, 0.01 and 0.03 on validation

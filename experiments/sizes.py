@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.datasets import Dataset
-from hashembed.sizes import count_distinct
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.text.config import TextConfig
+from hashembed.text.counts.linear import count_distinct
+from hashembed.text.pipeline import text_to_bags
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ work). Rates, passes and initial values are those of `Shallow`.
 from dataclasses import dataclass, replace
 
 from experiments.shallow import Shallow
-from hashembed.engine import Engine
-from hashembed.hashing import HashSpec
+from hashembed.engine.protocol import Engine
+from hashembed.hashing.spec import HashSpec
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Variant(Shallow):
     def _model(self, classes: int, seed: int, threads: int | None) -> Engine:
         import torch
 
-        from hashembed.nn.deep import DeepModel
+        from hashembed.nn.engine.model import DeepModel
 
         if threads:
             torch.set_num_threads(threads)

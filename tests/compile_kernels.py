@@ -14,21 +14,19 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from hashembed.hashing import HashSpec
-from hashembed.nn import (
-    ahead,
-    cuda,
-    cuda_places,
-    cuda_rows,
-    cuda_shallow,
-    learning,
-    optim,
-    row_optimizer,
-    triton_batches,
-)
-from hashembed.nn.cuda_call import Call
-from hashembed.nn.deep import DeepModel
-from hashembed.row_kernels import record_width
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.cpu.row_kernels import record_width
+from hashembed.nn.engine import batch_kernels as triton_batches
+from hashembed.nn.engine import fused as cuda_shallow
+from hashembed.nn.engine import head as learning
+from hashembed.nn.engine import prepare as ahead
+from hashembed.nn.engine.model import DeepModel
+from hashembed.nn.gpu import launch as cuda
+from hashembed.nn.gpu import places as cuda_places
+from hashembed.nn.gpu import rows as cuda_rows
+from hashembed.nn.gpu.call import Call
+from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import optimizers as optim
 from test_cpu_op import Case
 from triton_cases import call_of
 

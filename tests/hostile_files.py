@@ -7,8 +7,8 @@ from collections import Counter
 from click.testing import CliRunner
 
 from hashembed import TextClassifier
-from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
 from hashembed.cli import main
+from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
 
 KIND = "TextClassifier"
 TEXTS = ["good film", "bad film", "what a joke", "great fun"] * 5

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from hashembed import TextClassifier, demo
-from hashembed.answers import chosen, limits
+from hashembed import TextClassifier
+from hashembed.classify.answers import chosen, limits
+from hashembed.cli import demo_task as demo
 
 TEXTS = ["red", "blue", "red blue", "green"] * 10
 LISTS = [["r"], ["b"], ["r", "b"], []] * 10

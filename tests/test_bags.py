@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashembed.bags import Bags
+from hashembed.hashing.bags import Bags
 
 quick = settings(max_examples=50, deadline=None)
 

@@ -6,10 +6,10 @@ from click.testing import CliRunner
 from sklearn.utils.class_weight import compute_class_weight
 
 from hashembed import TextClassifier
-from hashembed.checkpoint import ModelFileError
+from hashembed.classify.targets import encode
 from hashembed.cli import main
-from hashembed.labels import Labels, document_weights, weigh_classes
-from hashembed.targets import encode
+from hashembed.engine.labels import Labels, document_weights, weigh_classes
+from hashembed.engine.tensor_file import ModelFileError
 
 SMALL = {"num_embeddings": 5000, "num_buckets": 500, "threads": 1}
 # The words of a text; every class has words of its own, and rare classes come with others' words.

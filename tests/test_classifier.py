@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from hashembed import TextClassifier, demo
-from hashembed.checkpoint import FORMAT_VERSION, KEY, ModelFileError, save_tensors
+from hashembed import TextClassifier
+from hashembed.cli import demo_task as demo
+from hashembed.engine.tensor_file import FORMAT_VERSION, KEY, ModelFileError, save_tensors
+from hashembed.hashing.sizes import choose_dim, choose_sizes
 from hashembed.readers import DataError, read_fasttext
-from hashembed.sizes import choose_dim, choose_sizes, count_distinct
+from hashembed.text.counts.linear import count_distinct
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +153,7 @@ def test_files_that_are_no_models(tmp_path, classifier):
 def test_a_failed_save_leaves_the_old_file(tmp_path, classifier, monkeypatch):
     path = tmp_path / "m.safetensors"
     path.write_bytes(b"old")
-    monkeypatch.setattr("hashembed.checkpoint.os.replace", lambda *_: 1 / 0)
+    monkeypatch.setattr("hashembed.engine.tensor_file.os.replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         classifier.save(path)
     assert path.read_bytes() == b"old"

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hashembed import TextClassifier, demo
+from hashembed import TextClassifier
+from hashembed.cli import demo_task as demo
 from hashembed.cli import main
 
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 import hashembed
 from hashembed import TextClassifier
-from hashembed.checkpoint import kind_of
 from hashembed.cli import main
 from hashembed.cli.outputs import Output, check_outputs, kind_of_file
+from hashembed.engine.tensor_file import kind_of
 
 ROWS = "label,text\n" + "+,good film\n-,bad film\n" * 20
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hashembed import sketch
 from hashembed.cli import main
 from hashembed.cli.plan import INDEXING_CHOICES
-from hashembed.hashing import INDEXINGS, ngram_key
+from hashembed.hashing.spec import INDEXINGS, ngram_key
+from hashembed.text.counts import distinct as sketch
 
 EXAMPLE = ["--vocabulary", "100M", "--dim", "20", "--budget", "160MB"]
 
@@ -56,10 +56,10 @@ def stand_in_bags(lines: Any, config: StandInConfig) -> SimpleNamespace:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("hashembed.text")
-    module.TextConfig = StandInConfig  # type: ignore[attr-defined]
+    module = ModuleType("hashembed.text.pipeline")
     module.text_to_bags = stand_in_bags  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "hashembed.text", module)
+    monkeypatch.setitem(sys.modules, "hashembed.text.pipeline", module)
+    monkeypatch.setattr("hashembed.text.config.TextConfig", StandInConfig)
 
 
 def test_table() -> None:
@@ -258,7 +258,7 @@ def test_lengths_that_the_pipeline_refuses(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(**options: object) -> None:
         raise ValueError("ngrams must end at 9 or before")
 
-    monkeypatch.setattr(sys.modules["hashembed.text"], "TextConfig", refuse)
+    monkeypatch.setattr("hashembed.text.config.TextConfig", refuse)
     result = run("--text", "-", "--dim", "20", "--ngrams", "1-99", input=b"a b")
     assert result.exit_code == 2
     assert "--ngrams: ngrams must end at 9 or before." in result.stderr

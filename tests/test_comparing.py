@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from scipy.stats import binomtest
 
 from hashembed import TextClassifier
+from hashembed.classify.comparing import SHOWN_CLASSES, compare, mcnemar
 from hashembed.cli import main
-from hashembed.comparing import SHOWN_CLASSES, compare, mcnemar
 
 TEXTS = ["good", "bad", "fine", "poor", "dull"] * 4
 LABELS = ["+", "-", "+", "-", "-"] * 4

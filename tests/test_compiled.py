@@ -14,11 +14,11 @@ import hashembed.nn
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-LAUNCH = re.compile(r"triton_\w+\.(\w+)\[")
+LAUNCH = re.compile(r"(?:triton_\w+|kernels)\.(\w+)\[")
 
 
 def test_every_kernel_compiles_for_a_gpu(tmp_path):
-    code = Path(hashembed.nn.__file__).parent.glob("*.py")
+    code = Path(hashembed.nn.__file__).parent.rglob("*.py")
     launched = {name for file in code for name in LAUNCH.findall(file.read_text(encoding="utf8"))}
     assert "bag_forward" in launched
     folder = Path(__file__).parent

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import hashembed
-from hashembed import compiling
+from hashembed.core import njit as compiling
 
 SOURCE = Path(hashembed.__file__).parent
 DROP_CAPABILITY, WRITE_EVERYWHERE = 24, 1  # prctl's, of Linux
 
 ONE_KERNEL = """
 import numpy as np
-from hashembed.sizes import count_distinct, _mark
+from hashembed.text.counts.linear import count_distinct, _mark
 assert count_distinct(np.arange(5) << 40) == 5
 print(sum(_mark.stats.cache_hits.values()), "from disk")
 """
@@ -80,7 +80,7 @@ def test_a_read_only_installation_without_a_home(copy):
             assert len(lines) == 1
             assert lines[0].startswith("hashembed: compiled kernels cannot be kept on disk (")
             assert "NUMBA_CACHE_DIR=FOLDER" in lines[0]
-        assert run(copy, "import hashembed.classifier") == ("", [])
+        assert run(copy, "import hashembed.classify.classifier") == ("", [])
 
 
 def test_kernels_of_a_read_only_installation_are_used(copy):
@@ -91,7 +91,7 @@ def test_kernels_of_a_read_only_installation_are_used(copy):
 
 
 def test_a_folder_for_kernels_that_cannot_be_one(copy, tmp_path):
-    (copy / "hashembed" / "__pycache__").write_text("a file, not a folder")
+    (copy / "hashembed" / "text" / "counts" / "__pycache__").write_text("a file, not a folder")
     _, lines = run(copy, ONE_KERNEL)
     assert len(lines) == 1
     assert "cannot be kept on disk" in lines[0]
@@ -110,7 +110,7 @@ def test_a_model_without_a_place_for_kernels(copy):
 
 
 KERNEL = """
-from hashembed.compiling import njit
+from hashembed.core.njit import njit
 
 @njit(cache=True)
 def triple(x):
@@ -193,3 +193,55 @@ def test_all_kernels_are_made_by_our_decorator():
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "numba":
                 names = {alias.name for alias in node.names}
                 assert not names & {"njit", "jit", "vectorize", "guvectorize", "cfunc"}, path
+
+
+PROBE = """
+import numpy as np
+from hashembed.core.njit import njit
+from hashembed.text.outer import mixed
+
+
+@njit(cache=True)
+def probe(x):
+    return mixed(x)
+
+
+print(probe(np.uint32(1)), sum(probe.stats.cache_hits.values()))
+"""
+OUTER = """
+from hashembed.core.njit import njit
+from hashembed.hashing import (  # the names that follow may be modules
+    scalars as s,
+)
+
+fmix32 = s.fmix32
+
+
+@njit
+def mixed(x):
+    return fmix32(x)
+"""
+
+
+def test_a_change_in_an_inlined_file_is_noticed(copy, tmp_path):
+    """Two files away, of the same size and time: only its content tells."""
+    (copy / "hashembed" / "text" / "probe.py").write_text(PROBE)
+    (copy / "hashembed" / "text" / "outer.py").write_text(OUTER)
+    inlined = copy / "hashembed" / "hashing" / "scalars.py"
+
+    def look():
+        printed, _ = run(copy, "import hashembed.text.probe", NUMBA_CACHE_DIR=str(tmp_path / "c"))
+        value, hits = printed.split()
+        return int(value), int(hits)
+
+    before = look()
+    assert before[1] == 0
+    assert look() == (before[0], 1)
+    old, times = inlined.read_text(), (inlined.stat().st_atime_ns, inlined.stat().st_mtime_ns)
+    assert "0x85EBCA6B" in old
+    inlined.write_text(old.replace("0x85EBCA6B", "0x85EBCA6D"))
+    os.utime(inlined, ns=times)
+    after = look()
+    assert after[0] != before[0]
+    assert after[1] == 0
+    assert look() == (after[0], 1)

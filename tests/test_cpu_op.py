@@ -11,11 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashembed import compiling
-from hashembed.hashing import HashSpec, derive_seeds
-from hashembed.hashing import id_keys as numpy_id_keys
-from hashembed.nn import cpu, ops, reference
-from hashembed.storage import load, store
+from hashembed.core import njit as compiling
+from hashembed.hashing.spec import HashSpec, derive_seeds
+from hashembed.hashing.spec import id_keys as numpy_id_keys
+from hashembed.nn.cpu import launch as cpu
+from hashembed.nn.cpu.precision import load, store
+from hashembed.nn.ops import dispatch as ops
+from hashembed.nn.ops import reference
 
 LENGTHS = [0, 3, 0, 1, 7, 40, 2, 0, 5, 1, 0]
 BEHIND = 3  # tokens behind the last bag

@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hashembed.bags import Bags
-from hashembed.checkpoint import load_tensors, save_tensors
-from hashembed.demo import load_task
-from hashembed.engine import LossNotFiniteError
-from hashembed.hashing import HashSpec, id_keys
-from hashembed.labels import Labels
-from hashembed.nn.deep import DeepModel
-from hashembed.nn.network import EPSILON, KEPT, BatchNorm
-from hashembed.shallow import ShallowModel
-from hashembed.training import Snapshot, TrainConfig, evaluate, fit
+from hashembed.cli.demo_task import load_task
+from hashembed.engine.labels import Labels
+from hashembed.engine.loop import Snapshot, TrainConfig, evaluate, fit
+from hashembed.engine.protocol import LossNotFiniteError
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.tensor_file import load_tensors, save_tensors
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec, id_keys
+from hashembed.nn.engine.model import DeepModel
+from hashembed.nn.engine.network import EPSILON, KEPT, BatchNorm
 
 CLASSES = 3
 LENGTHS = [3, 0, 1, 7, 40, 2, 0, 5, 1, 13, 6, 6]
@@ -160,7 +160,7 @@ def assert_same_weights(model: DeepModel, plain: Plain):
 
 @pytest.mark.parametrize(("multilabel", "weighted"), [(False, False), (True, False), (True, True)])
 def test_without_hidden_layers_it_is_the_shallow_model(multilabel, weighted, monkeypatch):
-    monkeypatch.setattr("hashembed.shallow.MARGIN", 0.0)
+    monkeypatch.setattr("hashembed.engine.shallow.model.MARGIN", 0.0)
     deep = visible(DeepModel(SPEC, 5, CLASSES, multilabel=multilabel, optimizer="adagrad"))
     shallow = ShallowModel.from_tensors(SPEC, deep.tensors(), multilabel=multilabel)
     bags, labels = make_bags(), some_labels(multilabel, weighted)
@@ -353,7 +353,7 @@ def test_chunks_change_nothing(monkeypatch):
     whole, parts = model(dropout=0.2), model(dropout=0.2)
     config = TrainConfig(passes=1, batch_size=32)
     fit(whole, *TRAIN, config)
-    monkeypatch.setattr("hashembed.nn.deep.CHUNK", 1)
+    monkeypatch.setattr("hashembed.nn.engine.model.CHUNK", 1)
     fit(parts, *TRAIN, config)
     assert same(whole, parts)
 
@@ -456,8 +456,8 @@ def test_scoring_in_parts(monkeypatch):
     engine = visible(model())
     bags = Bags.concat([make_bags(), VALID[0]])
     whole = engine.scores(bags)
-    monkeypatch.setattr("hashembed.nn.deep.NGRAMS_AT_ONCE", 30)  # one document has 40
-    monkeypatch.setattr("hashembed.nn.deep.DOCUMENTS_AT_ONCE", 3)
+    monkeypatch.setattr("hashembed.nn.engine.model.NGRAMS_AT_ONCE", 30)  # one document has 40
+    monkeypatch.setattr("hashembed.nn.engine.model.DOCUMENTS_AT_ONCE", 3)
     np.testing.assert_allclose(engine.scores(bags), whole, rtol=1e-5, atol=1e-5)
 
 

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
-from hashembed.dictionary import Dictionary
-from hashembed.hashing import HashSpec
-from hashembed.labels import Labels
-from hashembed.nn.deep import DeepModel
-from hashembed.nn.deep_file import KIND, load_deep, save_deep
-from hashembed.text import TextConfig, text_to_bags
-from hashembed.training import TrainConfig, fit
+from hashembed.engine.labels import Labels
+from hashembed.engine.loop import TrainConfig, fit
+from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.engine.file import KIND, load_deep, save_deep
+from hashembed.nn.engine.model import DeepModel
+from hashembed.text.config import TextConfig
+from hashembed.text.dictionary import Dictionary
+from hashembed.text.pipeline import text_to_bags
 
 TEXTS = [f"{'good' if i % 2 else 'bad'} film number {i % 7}" for i in range(60)]
 LABELS = Labels.single(np.arange(60) % 2)

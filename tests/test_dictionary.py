@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashembed import hashing
-from hashembed.bags import Bags
-from hashembed.checkpoint import load_tensors, save_tensors
-from hashembed.counting import Corpus
-from hashembed.counting import Counter as Counting
-from hashembed.dictionary import Dictionary
-from hashembed.hashing import HashSpec
-from hashembed.labels import Labels
-from hashembed.shallow import ShallowModel
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.engine.labels import Labels
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.tensor_file import load_tensors, save_tensors
+from hashembed.hashing import spec as hashing
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec
+from hashembed.text.config import TextConfig
+from hashembed.text.counts.exact import Corpus
+from hashembed.text.counts.exact import Counter as Counting
+from hashembed.text.dictionary import Dictionary
+from hashembed.text.pipeline import text_to_bags
 from text_reference import fold, is_separator, split
 
 SMALL = 1 << 16  # bytes: a sketch of 16,384 cells, tables of 2,048 slots
@@ -117,7 +118,7 @@ def test_the_same_for_any_number_of_threads_memory_and_columns():
 
 
 def test_texts_larger_than_a_piece(monkeypatch):
-    monkeypatch.setattr("hashembed.counting.CHUNK", 100)
+    monkeypatch.setattr("hashembed.text.counts.exact.CHUNK", 100)
     documents, config = [*zipf_texts(50), None, "", "w1 " * 500], TextConfig((2, 3))
     got = Dictionary.count(pa.chunked_array([documents[:20], documents[20:]]), config, 500)
     assert contents(got) == reference(documents, config, 500)
@@ -239,7 +240,7 @@ def test_mistakes_are_named():
 
 def test_too_little_memory_is_an_error_not_an_endless_loop(monkeypatch):
     same = hashing.pack(np.arange(5000) << 19, np.full(5000, 7))  # keys that no range can part
-    monkeypatch.setattr("hashembed.counting.Corpus.all_keys", lambda _: iter([same, same]))
+    monkeypatch.setattr("hashembed.text.counts.exact.Corpus.all_keys", lambda _: iter([same, same]))
     with pytest.raises(MemoryError, match="raise `memory`"):
         Dictionary.count(["a"], size=10_000, memory=SMALL, threads=2)
 

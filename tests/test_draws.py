@@ -5,9 +5,9 @@ from math import erf, sqrt
 import numpy as np
 import pytest
 
-from hashembed.draws import PART, fill_normal
-from hashembed.hashing import HashSpec
-from hashembed.shallow import ShallowModel
+from hashembed.core.draws import PART, fill_normal
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing.spec import HashSpec
 
 
 def drawn(rows: int, width: int, seed=(0, 0), threads: int = 1) -> np.ndarray:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from hashembed import TextClassifier, demo
-from hashembed.checkpoint import ModelFileError
-from hashembed.engines import EnginePlan, choose_device, deep_passes
-from hashembed.hashing import HashSpec
-from hashembed.nn.deep import DeepModel
+from hashembed import TextClassifier
+from hashembed.classify.engine_plan import EnginePlan, choose_device, deep_passes
+from hashembed.cli import demo_task as demo
+from hashembed.engine.tensor_file import ModelFileError
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.engine.model import DeepModel
 
 CUDA = torch.cuda.is_available()
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 3), "num_embeddings": 20_000, "batch_size": 64}
@@ -177,7 +178,7 @@ def test_without_torch_a_sentence():
 def test_a_deep_file_that_lies(sentences, tmp_path):
     from safetensors.numpy import load_file
 
-    from hashembed.checkpoint import load_tensors, save_tensors
+    from hashembed.engine.tensor_file import load_tensors, save_tensors
 
     path = tmp_path / "m"
     TextClassifier(**SETTINGS, hidden_layers=(8,), passes=1).fit(["a", "b"], ["x", "y"]).save(path)

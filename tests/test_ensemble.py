@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from hashembed.bags import Bags
-from hashembed.checkpoint import load_tensors, save_tensors
-from hashembed.engine import LossNotFiniteError
-from hashembed.ensemble import Ensemble, member_seeds
-from hashembed.hashing import HashSpec, id_keys
-from hashembed.labels import Labels
-from hashembed.nn.deep import DeepModel
-from hashembed.shallow import ShallowModel
-from hashembed.training import TrainConfig, evaluate, fit
+from hashembed.engine.ensemble import Ensemble, member_seeds
+from hashembed.engine.labels import Labels
+from hashembed.engine.loop import TrainConfig, evaluate, fit
+from hashembed.engine.protocol import LossNotFiniteError
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.tensor_file import load_tensors, save_tensors
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec, id_keys
+from hashembed.nn.engine.model import DeepModel
 
 CLASSES = 3
 

@@ -26,8 +26,8 @@ from scipy.sparse import random
 from sklearn.linear_model import LogisticRegression
 
 from experiment_cases import made
-from hashembed.dictionary import Dictionary
-from hashembed.text import TextConfig
+from hashembed.text.config import TextConfig
+from hashembed.text.dictionary import Dictionary
 
 TINY = Shallow(num_embeddings=1000, num_buckets=100, embedding_dim=16)
 TINY_DEEP = Deep(

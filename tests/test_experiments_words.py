@@ -19,7 +19,7 @@ from experiments.tables import can_plot
 from experiments.variants import Variant
 
 from experiment_cases import made
-from hashembed.bags import Bags
+from hashembed.hashing.bags import Bags
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from hashembed.bags import Bags
-from hashembed.explain import explain_by_occlusion, explain_text
-from hashembed.explain_views import visible
-from hashembed.explanation import Explanation
-from hashembed.hashing import HashSpec
-from hashembed.shallow import ShallowModel
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.classify.explain.result import Explanation
+from hashembed.classify.explain.text import explain_by_occlusion, explain_text
+from hashembed.classify.explain.views import visible
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import text_to_bags
 
 CLASSES = ["bad", "so so", "good"]
 TEXT = "Not good, <b>NOT</b> good — naïve & good?\nA \x1b[35mfine\x1b[0m 漢字 film 😀"
@@ -180,7 +181,7 @@ def test_occlusion_in_several_calls(monkeypatch):
 
     model = make_model()
     expected = explain_text(model, TextConfig(), CLASSES, TEXT).contributions
-    monkeypatch.setattr("hashembed.explain._OCCLUDED_KEYS", 100)
+    monkeypatch.setattr("hashembed.classify.explain.text._OCCLUDED_KEYS", 100)
     occluded = explain_by_occlusion(scores, TextConfig(), CLASSES, TEXT)
     np.testing.assert_allclose(occluded.contributions, expected, atol=2e-5)
     assert len(calls) > 3

@@ -8,11 +8,13 @@ chosen keys take thousands of probes each.
 import numpy as np
 import pytest
 
-from hashembed import dictionary_kernels, heavy_hitters, kernel_shards
-from hashembed.dictionary import Dictionary
-from hashembed.hashing_numba import SALT, SPREAD
-from hashembed.heavy_hitters import HeavyHitters
-from hashembed.text import TextConfig
+from hashembed.engine.shallow import forward as kernel_shards
+from hashembed.hashing.scalars import SALT, SPREAD
+from hashembed.text.config import TextConfig
+from hashembed.text.counts import frequent as heavy_hitters
+from hashembed.text.counts import kernels as dictionary_kernels
+from hashembed.text.counts.frequent import HeavyHitters
+from hashembed.text.dictionary import Dictionary
 
 COUNT = 1500
 MOST = 8  # reads a key; about 2 are usual
@@ -119,8 +121,8 @@ def test_the_salt_changes_no_result():
     found = []
     for salt in SALTS:
         with pytest.MonkeyPatch.context() as patch:
-            for module in ("counting", "dictionary", "heavy_hitters"):
-                patch.setattr(f"hashembed.{module}.SALT", np.uint64(salt))
+            for module in ("counts.exact", "dictionary", "counts.frequent"):
+                patch.setattr(f"hashembed.text.{module}.SALT", np.uint64(salt))
             hitters = HeavyHitters(memory=1 << 12)
             hitters.update(keys[:2000])
             dictionary = Dictionary.count(texts, TextConfig((1, 2)), 200)

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from tests import golden
 
 from hashembed import TextClassifier
-from tests import golden
 
 RECORDED = json.loads((golden.FOLDER / "hashes.json").read_text())
 FILES = sorted(golden.FOLDER.glob("*.safetensors"))

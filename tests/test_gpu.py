@@ -14,10 +14,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from hashembed import HashEmbedding, HashEmbeddingBag
-from hashembed.hashing import HashSpec
-from hashembed.nn import cuda_rows, ops, reference
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.cpu.row_kernels import record_width
+from hashembed.nn.gpu import rows as cuda_rows
+from hashembed.nn.ops import dispatch as ops
+from hashembed.nn.ops import reference
 from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
-from hashembed.row_kernels import record_width
 from test_optim import BOUNDS, LAZY, PAIRS, Model, batches, distance, train
 from triton_cases import DEVICE, Case, assert_same, kernels_on
 

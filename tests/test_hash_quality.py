@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 from sklearn.utils.murmurhash import murmurhash3_bytes_u32
 
-from hashembed.hashing import (
+from hashembed.hashing.spec import (
     GOLDEN,
     NGRAM_SEEDS,
     HashSpec,

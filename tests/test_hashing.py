@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from numba import njit
 from sklearn.utils.murmurhash import murmurhash3_32, murmurhash3_bytes_u32
 
-from hashembed import hashing, hashing_numba
-from hashembed.hashing import (
+from hashembed.hashing import scalars as hashing_numba
+from hashembed.hashing import spec as hashing
+from hashembed.hashing.spec import (
     HASH_VERSION,
     INDEXINGS,
     MAX_SIZE,
@@ -596,7 +597,7 @@ def test_numba_rows_and_buckets(keys, K, B_k, seed):
 IN_ANOTHER_PROCESS = """
 import sys
 import numpy as np
-from hashembed.hashing import *
+from hashembed.hashing.spec import *
 np.random.seed(int(sys.argv[1]))
 specs = [HashSpec(10_000, 100, 3, indexing, seed) for indexing in INDEXINGS for seed in (0, 1)]
 order = np.random.permutation(len(specs))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashembed.hashing import id_keys
-from hashembed.heavy_hitters import _LOAD, PARTS, SLOT_BYTES, HeavyHitters
-from hashembed.sketch import DistinctCounter
+from hashembed.hashing.spec import id_keys
+from hashembed.text.counts.distinct import DistinctCounter
+from hashembed.text.counts.frequent import _LOAD, PARTS, SLOT_BYTES, HeavyHitters
 
 SMALL = PARTS * SLOT_BYTES * 20  # 20 slots in a table
 

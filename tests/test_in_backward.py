@@ -4,9 +4,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hashembed.nn import cuda, cuda_ops, cuda_places, cuda_rows, ops, optim, row_optimizer
-from hashembed.nn.cuda_call import Call
+from hashembed.nn.gpu import launch as cuda
+from hashembed.nn.gpu import places as cuda_places
+from hashembed.nn.gpu import rows as cuda_rows
+from hashembed.nn.gpu.call import Call
+from hashembed.nn.ops import dispatch as ops
+from hashembed.nn.ops import gpu_autograd as cuda_ops
 from hashembed.nn.optim import RowAdam, RowAdamW, RowSGD, clip_grad_norm_
+from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import optimizers as optim
 from test_optim import Model, batches, distance, train
 from triton_cases import DEVICE
 

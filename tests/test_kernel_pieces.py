@@ -6,12 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from hashembed import kernel_data
-from hashembed.hashing import HashSpec
-from hashembed.hashing_numba import SPREAD
-from hashembed.kernel_shards import find_distinct
-from hashembed.shallow import ShallowModel
-from hashembed.vectors import dot, load_row, plus, plus_scaled, store_row, zero_vector
+from hashembed.engine.shallow import arrays as kernel_data
+from hashembed.engine.shallow.forward import find_distinct
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.shallow.vectors import (
+    dot,
+    load_row,
+    plus,
+    plus_scaled,
+    store_row,
+    zero_vector,
+)
+from hashembed.hashing.scalars import SPREAD
+from hashembed.hashing.spec import HashSpec
 
 
 def operations(d: int):

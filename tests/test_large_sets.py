@@ -9,11 +9,12 @@ import time
 import numpy as np
 import pytest
 
-from hashembed import TextClassifier, demo
-from hashembed.bags import Bags
-from hashembed.checkpoint import ModelFileError
-from hashembed.key_store import KeyStore
-from hashembed.streaming import learn_stream
+from hashembed import TextClassifier
+from hashembed.classify.streaming import learn_stream
+from hashembed.cli import demo_task as demo
+from hashembed.engine.tensor_file import ModelFileError
+from hashembed.hashing.bags import Bags
+from hashembed.text.key_store import KeyStore
 
 SETTINGS = {"num_embeddings": 20_000, "batch_size": 32, "subwords": (2, 3), "ngrams": (1, 1)}
 
@@ -165,7 +166,7 @@ def test_progressive_accuracy(sentences, tmp_path):
 KILLED = """
 import itertools, sys, time
 from hashembed import TextClassifier
-from hashembed.streaming import learn_stream
+from hashembed.classify.streaming import learn_stream
 def forever():
     for i in itertools.count():
         yield [f"good {i}", f"bad {i}"], ["+", "-"]

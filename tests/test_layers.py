@@ -13,7 +13,7 @@ from torch import nn
 
 import hashembed
 from hashembed import HashEmbedding, HashEmbeddingBag
-from hashembed.hashing import id_keys
+from hashembed.hashing.spec import id_keys
 
 IDS = torch.tensor([[0, 1, -1], [2**63 - 1, -(2**63), 10**15]])
 

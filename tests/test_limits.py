@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from hashembed import TextClassifier
-from hashembed.bags import Bags
-from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
-from hashembed.engines import EnginePlan
-from hashembed.hashing import HashSpec
-from hashembed.labels import Labels
-from hashembed.nn.deep import DeepModel
-from hashembed.nn.deep_file import load_deep, save_deep
-from hashembed.shallow import ShallowModel
+from hashembed.classify.engine_plan import EnginePlan
+from hashembed.engine.labels import Labels
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.engine.file import load_deep, save_deep
+from hashembed.nn.engine.model import DeepModel
 
 BAGS = Bags(np.arange(6) * 12345678901, np.array([0, 3, 6]))
 I64 = np.int64
@@ -74,7 +74,9 @@ def test_orders_and_weights_of_other_documents():
 def test_labels_are_looked_at_once(monkeypatch):
     """A pass trains in many chunks, and has the same labels in each."""
     looked = []
-    monkeypatch.setattr("hashembed.shallow.check_labels", lambda *given: looked.append(given))
+    monkeypatch.setattr(
+        "hashembed.engine.shallow.model.check_labels", lambda *given: looked.append(given)
+    )
     model, labels = shallow(False), Labels.single([0, 1])
     for _ in range(3):
         train(model, labels)
@@ -121,8 +123,8 @@ def test_a_plan_knows_the_shapes_of_its_engine(hidden, members, batch_norm):
 REFUSE_BOTH = """
 import resource, sys
 from hashembed import TextClassifier
-from hashembed.checkpoint import ModelFileError
-from hashembed.nn.deep_file import load_deep
+from hashembed.engine.tensor_file import ModelFileError
+from hashembed.nn.engine.file import load_deep
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kilobytes
 for load, path in ((TextClassifier.load, sys.argv[1]), (load_deep, sys.argv[2])):
     try:

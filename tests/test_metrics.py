@@ -8,8 +8,8 @@ import pytest
 from sklearn import metrics
 
 from hashembed import TextClassifier
-from hashembed.labels import Labels
-from hashembed.metrics import evaluate_answers
+from hashembed.classify.metrics import evaluate_answers
+from hashembed.engine.labels import Labels
 
 
 def random_labels(rng, n, classes, multilabel):

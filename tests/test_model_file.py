@@ -15,10 +15,18 @@ from hypothesis.extra import numpy as npst
 from safetensors import safe_open
 from safetensors.numpy import load_file, save
 
-from hashembed import TextClassifier, checkpoint, model_file
-from hashembed.checkpoint import KEY, ModelFileError, load_tensors, read_header, save_tensors
-from hashembed.coding import BITS, decode, encode
-from hashembed.model_file import classes_from
+from hashembed import TextClassifier
+from hashembed.classify import model_file
+from hashembed.classify.model_file import classes_from
+from hashembed.classify.quantize import BITS, decode, encode
+from hashembed.engine import tensor_file as checkpoint
+from hashembed.engine.tensor_file import (
+    KEY,
+    ModelFileError,
+    load_tensors,
+    read_header,
+    save_tensors,
+)
 from hostile_files import LABELS, TEXTS, try_headers
 
 MUTANTS = 2000
@@ -248,7 +256,7 @@ def test_a_file_that_is_shortened_during_a_load(path):
     """With the file mapped into memory, this was a SIGBUS."""
     code = (
         "import os, sys\n"
-        "from hashembed import checkpoint, tensor_file\n"
+        "from hashembed.engine import tensor_file as checkpoint\n"
         "read = checkpoint.read_layout\n"
         "def shorten(file):\n"
         "    layout = read(file)\n"

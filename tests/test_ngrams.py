@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import text_reference as reference
-from hashembed.bags import Bags
-from hashembed.hashing import ngram_key, subword_key
-from hashembed.ngrams import NGram, ngrams_of, word_spans
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import ngram_key, subword_key
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import text_to_bags
+from hashembed.text.spans import NGram, ngrams_of, word_spans
 
 quick = settings(max_examples=100, deadline=None)
 

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from hashembed import HashEmbedding, HashEmbeddingBag
-from hashembed.nn import cpu, row_optimizer
+from hashembed.nn.cpu import launch as cpu
 from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
+from hashembed.nn.optim import base as row_optimizer
 
 DECAY = {"weight_decay": 0.3}
 MOMENTUM, NESTEROV = {"momentum": 0.9}, {"momentum": 0.8, "nesterov": True}

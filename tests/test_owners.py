@@ -11,8 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from hashembed.nn import ops, owners, reference
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD
+from hashembed.nn import owners
+from hashembed.nn.ops import dispatch as ops
+from hashembed.nn.ops import reference
+from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam, RowAdamW, RowSGD
 from test_optim import BOUNDS, LAZY, PAIRS, Model, batches, distance, train
 
 IDS = torch.arange(200).view(40, 5)

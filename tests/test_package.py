@@ -3,95 +3,17 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import hashembed
 
 SOURCE = Path(hashembed.__file__).parent
 
 # Each room may import from the rooms before it.
-ROOMS = [
-    [
-        "validation",
-        "wording",
-        "unicode_tables",
-        "initial",
-        "coding",
-        "printable",
-        "writing",
-        "tensor_file",
-    ],
-    ["hashing", "compiling", "tables", "stream_position"],
-    ["hashing_numba", "intrinsics", "storage", "vectors", "explain_views"],
-    ["text_words", "threads"],
-    ["text_kernels", "draws"],
-    ["bags", "labels", "history", "fit_report", "estimator", "ngram_kernels"],
-    ["targets", "metrics", "key_store"],
-    ["text", "engine"],
-    ["theory", "sketch", "ngrams", "dictionary_kernels", "answers"],
-    ["planner", "heavy_hitters", "explanation", "words_table", "counting"],
-    ["dictionary"],
-    ["kernel_data", "kernel_parts"],
-    ["kernel_shards", "kernel_steps", "bag_kernels", "row_kernels"],
-    ["kernels"],
-    ["shallow", "training", "ensemble", "checkpoint", "sizes"],
-    ["readers.report", "readers.cutting", "readers.headers"],
-    ["readers.sources", "readers.encodings", "readers.suspicion"],
-    ["readers.streams", "readers.fasttext"],
-    ["readers.rows"],
-    ["readers.columns", "readers.lines", "readers.folders", "readers.dialect"],
-    ["readers.delimited", "readers.jsonl", "readers.parquet"],
-    ["readers.formats"],
-    ["readers.feeding"],
-    ["readers.reading"],
-    ["readers"],
-    ["progress", "explain", "snapshot_file"],
-    ["words"],
-    ["nn.indexing", "nn.inputs", "nn.owners"],
-    ["nn.hash_buffers", "nn.reference"],
-    ["nn.cpu"],
-    ["nn.cpu_ops", "nn.triton_hash"],
-    ["nn.triton_rules"],
-    ["nn.triton_kernels"],
-    ["nn.triton_sums", "nn.triton_terms"],
-    ["nn.triton_batches", "nn.triton_shallow", "nn.cuda_rows"],
-    ["nn.cuda_call"],
-    ["nn.cuda_places"],
-    ["nn.cuda", "nn.cuda_shallow"],
-    ["nn.cuda_ops"],
-    ["nn.ops"],
-    ["nn.row_optimizer"],
-    ["nn.clipping"],
-    ["nn.optim"],
-    ["nn.layers"],
-    ["nn.replace", "nn.network", "nn.batches", "nn.learning", "nn.saved_state"],
-    ["nn.ahead"],
-    ["nn.steps"],
-    ["nn.feeding"],
-    ["nn.deep"],
-    ["nn.deep_file"],
-    ["nn"],
-    ["engines", "optim"],
-    ["model_file"],
-    ["classifier"],
-    ["streaming", "comparing"],
-    ["demo"],
-    ["cli.options", "cli.aliases"],
-    ["cli.stream", "cli.answering", "cli.outputs", "cli.writers"],
-    [
-        "cli.compare",
-        "cli.demo",
-        "cli.evaluate",
-        "cli.explain",
-        "cli.info",
-        "cli.words",
-        "cli.plan",
-        "cli.predict",
-        "cli.train",
-    ],
-    ["cli"],
-    ["", "__main__"],
-]
+ROOMS = ["core", "hashing", "text", "readers", "engine", "nn", "classify", "cli"]
 
 
 def test_public_names():
@@ -112,7 +34,7 @@ def test_public_names():
 FROM_OPTIM = """
 from hashembed.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
 import hashembed
-assert hashembed.optim.RowAdam is RowAdam is hashembed.nn.optim.RowAdam
+assert hashembed.optim.RowAdam is RowAdam is hashembed.nn.optim.optimizers.RowAdam
 """
 
 
@@ -126,13 +48,15 @@ def module_name(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
+    """The modules of this package that a file imports, anywhere in it."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hashembed"):
             base = node.module.removeprefix("hashembed").removeprefix(".")
             for alias in node.names:
                 inner = f"{base}.{alias.name}".removeprefix(".")
-                is_module = (SOURCE / Path(*inner.split("."))).with_suffix(".py").exists()
+                place = SOURCE / Path(*inner.split("."))
+                is_module = place.with_suffix(".py").exists() or place.is_dir()
                 names.add(inner if is_module else base)
         elif isinstance(node, ast.Import):
             names |= {
@@ -143,13 +67,39 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def test_imports_go_one_way():
-    place = {name: i for i, room in enumerate(ROOMS) for name in room}
-    for path in SOURCE.rglob("*.py"):
-        name = module_name(path)
-        assert name in place, f"{name} has no room: add it to ROOMS"
-        for other in imported(path) - {name}:
-            assert place[other] < place[name], f"{name} imports {other}, a later room"
+IMPORTS = {module_name(path): imported(path) for path in SOURCE.rglob("*.py")}
+
+
+def test_every_module_has_a_room():
+    at_the_root = {"", "__main__", "optim"}
+    assert {name.split(".")[0] for name in IMPORTS} == at_the_root | set(ROOMS)
+
+
+def test_rooms_import_from_earlier_rooms_only():
+    place = {room: i for i, room in enumerate(ROOMS)}
+    for name, others in IMPORTS.items():
+        room = name.split(".")[0]
+        for other in {other.split(".")[0] for other in others} if room in place else ():
+            assert other in place, f"{name} imports the root of the package"
+            assert place[other] <= place[room], f"{name} imports {other}, a later room"
+
+
+def test_no_two_modules_import_each_other():
+    graph = {
+        name: {other for other in others if other in IMPORTS} - {name}
+        for name, others in IMPORTS.items()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, and names the cycle
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_what_it_is(room):
+    text = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text()))
+    if room == "core":
+        assert "nothing here imports from another room" in text
+    else:
+        for word in ("In: ", "Out: ", "May import: "):
+            assert word in text
 
 
 WITHOUT_TORCH = """
@@ -157,7 +107,7 @@ import sys
 sys.modules["torch"] = None  # as if it were not installed
 import hashembed
 from hashembed import HashSpec, plan
-from hashembed.hashing import word_key
+from hashembed.hashing.spec import word_key
 rows, buckets = HashSpec(1000, 100)([word_key("horse"), word_key("cow")])
 assert rows.shape == (2,) and buckets.shape == (2, 2)
 assert plan(1_000_000, 20)

@@ -9,9 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from hashembed import TextClassifier, demo
-from hashembed.checkpoint import ModelFileError
-from hashembed.text import text_to_bags
+from hashembed import TextClassifier
+from hashembed.cli import demo_task as demo
+from hashembed.engine.tensor_file import ModelFileError
+from hashembed.text.pipeline import text_to_bags
 
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 4), "num_embeddings": 20_000, "batch_size": 32}
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hashembed import theory
-from hashembed.hashing import INDEXINGS, MAX_SIZE, HashSpec
-from hashembed.planner import BudgetError, Candidate, format_bytes, plan, round_down
+from hashembed.hashing import theory
+from hashembed.hashing.planner import BudgetError, Candidate, format_bytes, plan, round_down
+from hashembed.hashing.spec import INDEXINGS, MAX_SIZE, HashSpec
 
 MB = 10**6
 

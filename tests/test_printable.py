@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from hashembed.printable import printable
+from hashembed.core.printable import printable
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hashembed.classifier import TextClassifier
+from hashembed.classify.classifier import TextClassifier
 from hashembed.readers import DataError, read, read_batches, read_text_batches, read_texts, streams
 
 TEXTS = ["Der Hund, ein Tier", 'sagt "wau"', "zwei\nZeilen", "", "snow ☃ 雪"]

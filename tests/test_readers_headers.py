@@ -2,8 +2,8 @@
 
 import pytest
 
+from hashembed.core.wording import command_words
 from hashembed.readers import DataError, read, read_texts
-from hashembed.wording import command_words
 from test_readers import pairs, write
 
 WORDS = ["the", "film", "was", "a", "very", "long", "and", "slow", "story", "about", "rain"]

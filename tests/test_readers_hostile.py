@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from hashembed.readers import DataError, read, read_batches, read_text_batches, read_texts, streams
-from hashembed.readers.dialect import Dialect, Table
+from hashembed.readers.formats.dialect import Dialect, Table
 from test_readers import pairs, write
 
 MB = 1 << 20

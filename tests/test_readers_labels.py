@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from hashembed.cli import main
+from hashembed.core.wording import command_words
 from hashembed.readers import DataError, read, read_batches, read_texts
-from hashembed.wording import command_words
 from test_readers import pairs, write
 
 SPLIT = [(["a", "b"], "x"), (["b"], "y"), ([], "z"), (["c"], "u")]

@@ -20,8 +20,8 @@ from hashembed.readers import (
     read_texts,
     streams,
 )
-from hashembed.readers.cutting import GOOD
-from hashembed.readers.dialect import Dialect, Table
+from hashembed.readers.formats.dialect import Dialect, Table
+from hashembed.readers.scan_kernels import GOOD
 from test_readers import pairs, write
 
 BLOCKS = st.sampled_from([1, 3, 16, 50, 1 << 20])

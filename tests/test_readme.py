@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hashembed import demo
+from hashembed.cli import demo_task as demo
 from hashembed.cli import main
 
 ROOT = Path(__file__).parent.parent

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashembed.hashing import HashSpec, derive_seeds
-from hashembed.hashing import id_keys as numpy_id_keys
-from hashembed.nn.indexing import id_keys, rows_and_buckets
-from hashembed.nn.reference import hash_embedding, hash_embedding_bag
+from hashembed.hashing.spec import HashSpec, derive_seeds
+from hashembed.hashing.spec import id_keys as numpy_id_keys
+from hashembed.nn.ops.indexing import id_keys, rows_and_buckets
+from hashembed.nn.ops.reference import hash_embedding, hash_embedding_bag
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hashembed.bags import Bags
-from hashembed.engine import LossNotFiniteError
-from hashembed.hashing import HashSpec, id_keys
-from hashembed.labels import Labels
-from hashembed.nn.reference import hash_embedding_bag
-from hashembed.shallow import EPSILON, ShallowModel
+from hashembed.engine.labels import Labels
+from hashembed.engine.protocol import LossNotFiniteError
+from hashembed.engine.shallow.model import EPSILON, ShallowModel
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec, id_keys
+from hashembed.nn.ops.reference import hash_embedding_bag
 
 LENGTHS = [3, 0, 1, 7, 40, 2, 0, 5, 1, 13]
 
@@ -110,8 +110,8 @@ SHAPES = [
 
 def cut_finely(monkeypatch, tokens: int) -> None:
     """Shards of so few tokens and bins of two rows, where the real ones would be just one."""
-    monkeypatch.setattr("hashembed.kernel_data.MIN_SHARD_TOKENS", tokens)
-    monkeypatch.setattr("hashembed.kernel_data.MIN_BIN_BITS", 1)
+    monkeypatch.setattr("hashembed.engine.shallow.arrays.MIN_SHARD_TOKENS", tokens)
+    monkeypatch.setattr("hashembed.engine.shallow.arrays.MIN_BIN_BITS", 1)
 
 
 @pytest.mark.parametrize("fine", [False, True])
@@ -206,12 +206,12 @@ def test_learned_documents_leave_the_embedding_alone(monkeypatch):
     before, after = (ShallowModel(spec, 16, 3) for _ in range(2))
     for model in (before, after):
         model.tables.bias[:] = [5, 0, 0]  # all errors are about 0.013
-    monkeypatch.setattr("hashembed.shallow.MARGIN", 0.02)
+    monkeypatch.setattr("hashembed.engine.shallow.model.MARGIN", 0.02)
     after.train(bags, labels, order, rates, batch_size=16)
     assert np.array_equal(before.tables.E, after.tables.E)
     assert np.array_equal(before.importance_weights, after.importance_weights)
     assert not np.array_equal(before.tables.bias, after.tables.bias)
-    monkeypatch.setattr("hashembed.shallow.MARGIN", 0.01)
+    monkeypatch.setattr("hashembed.engine.shallow.model.MARGIN", 0.01)
     after.train(bags, labels, order, rates, batch_size=16)
     assert not np.array_equal(before.tables.E, after.tables.E)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hashembed.hashing import id_keys
-from hashembed.sketch import DistinctCounter
+from hashembed.hashing.spec import id_keys
+from hashembed.text.counts.distinct import DistinctCounter
 
 Keys = npt.NDArray[np.int64]
 

@@ -19,7 +19,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hashembed import TextClassifier, demo
+from hashembed import TextClassifier
+from hashembed.cli import demo_task as demo
 
 
 class NumbersAsText(TextClassifier):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hashembed import TextClassifier
-from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
-from hashembed.snapshot_file import KIND
+from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
+from hashembed.engine.training_state import KIND
 from hostile_files import LABELS, TEXTS, changed
 
 SETTINGS = {"num_embeddings": 40, "num_buckets": 10, "embedding_dim": 4, "passes": 2}

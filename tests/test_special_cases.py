@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from hashembed import HashEmbedding, HashEmbeddingBag
-from hashembed.nn.indexing import id_keys, rows_and_buckets
+from hashembed.nn.ops.indexing import id_keys, rows_and_buckets
 
 IDS = torch.randint(-(2**40), 2**40, (6, 9), generator=torch.Generator().manual_seed(0))
 GRAD = torch.randn(6, 9, 5, generator=torch.Generator().manual_seed(1))

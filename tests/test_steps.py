@@ -10,17 +10,23 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hashembed.bags import Bags
-from hashembed.engine import LossNotFiniteError
-from hashembed.ensemble import Ensemble
-from hashembed.hashing import HashSpec, id_keys
-from hashembed.labels import Labels
-from hashembed.nn import cuda_rows, cuda_shallow, feeding, learning, ops, optim, row_optimizer
-from hashembed.nn.batches import placed
-from hashembed.nn.cuda_call import Call
-from hashembed.nn.deep import DeepModel
-from hashembed.nn.learning import softmax_head
-from hashembed.nn.steps import rounded
+from hashembed.engine.ensemble import Ensemble
+from hashembed.engine.labels import Labels
+from hashembed.engine.protocol import LossNotFiniteError
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec, id_keys
+from hashembed.nn.engine import fused as cuda_shallow
+from hashembed.nn.engine import head as learning
+from hashembed.nn.engine import transfer as feeding
+from hashembed.nn.engine.batches import placed
+from hashembed.nn.engine.graph import rounded
+from hashembed.nn.engine.head import softmax_head
+from hashembed.nn.engine.model import DeepModel
+from hashembed.nn.gpu import rows as cuda_rows
+from hashembed.nn.gpu.call import Call
+from hashembed.nn.ops import dispatch as ops
+from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import optimizers as optim
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if CUDA else "cpu")

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from hashembed import TextClassifier
+from hashembed.classify.model_file import load_tensors
+from hashembed.classify.stream_position import StreamPosition
+from hashembed.classify.streaming import OtherStreamError, learn_stream, unlearned
 from hashembed.cli import main
-from hashembed.model_file import load_tensors
-from hashembed.stream_position import StreamPosition
-from hashembed.streaming import OtherStreamError, learn_stream, unlearned
 
 SIZES = ("--num-embeddings", "5k", "--ngrams", "1", "--batch-size", "16")
 
@@ -223,7 +223,7 @@ def test_a_rate_that_cannot_be_is_refused(days, tmp_path):
 INTERRUPTED = """
 import random, signal, sys
 from hashembed import TextClassifier
-from hashembed.streaming import learn_stream
+from hashembed.classify.streaming import learn_stream
 
 def interrupt(number, frame):
     raise KeyboardInterrupt

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hashembed.targets import decode, encode, join
+from hashembed.classify.targets import decode, encode, join
 
 
 def numbers(targets):

@@ -15,9 +15,13 @@ from hypothesis import strategies as st
 from sklearn.utils import murmurhash3_32
 
 import text_reference as reference
-from hashembed import hashing, text, unicode_tables
-from hashembed.bags import Bags
-from hashembed.text import TextConfig, text_to_bags, to_arrow
+from hashembed.hashing import spec as hashing
+from hashembed.hashing.bags import Bags
+from hashembed.text import pipeline as text
+from hashembed.text import unicode as unicode_tables
+from hashembed.text.arrow import to_arrow
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import text_to_bags
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -328,7 +332,7 @@ def test_a_million_empty_documents():
 
 THREADS = """
 import sys, zlib, numpy as np
-from hashembed.text import TextConfig, text_to_bags
+from hashembed.text.pipeline import TextConfig, text_to_bags
 rng = np.random.default_rng(0)
 words = np.array(["one", "Two", "three,", "vier", "fünf", "шесть", "…", "", "seven" * 5])
 long = [" ".join(words[rng.integers(0, 9, 600_000)])]

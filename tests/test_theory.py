@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hashembed import theory
-from hashembed.hashing import HashSpec, id_keys
+from hashembed.hashing import theory
+from hashembed.hashing.spec import HashSpec, id_keys
 
 SIZES = [2, 3, 10, 10**3, 10**6, 10**8, 10**12, 10**15]
 CELLS = [2, 3, 10**3, 10**6, 10**12, 10**24, 10**36, 2**128]

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from numba import njit
 
-from hashembed.threads import run_workers, uninterrupted, wait_for_all
+from hashembed.core.threads import run_workers, uninterrupted, wait_for_all
 
 INTERRUPTS = dedent(
     """
     import random, signal, sys
     import numpy as np
     from numba import njit
-    from hashembed.threads import run_workers, uninterrupted, wait_for_all
+    from hashembed.core.threads import run_workers, uninterrupted, wait_for_all
 
     @njit(nogil=True)
     def add_in_rounds(worker, workers, barrier, parts):
@@ -78,7 +78,7 @@ def test_an_interrupt_while_kernels_compile():
         import signal, time
         import numpy as np
         from numba import njit
-        from hashembed.threads import run_workers, wait_for_all
+        from hashembed.core.threads import run_workers, wait_for_all
 
         @njit(nogil=True)
         def meet(worker, workers, barrier, values):

@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from hashembed.bags import Bags
-from hashembed.engine import LossNotFiniteError
-from hashembed.hashing import HashSpec, id_keys
-from hashembed.history import Epoch, History
-from hashembed.labels import Labels, document_weights, split
-from hashembed.shallow import ShallowModel
-from hashembed.training import (
+from hashembed.engine.history import Epoch, History
+from hashembed.engine.labels import Labels, document_weights, split
+from hashembed.engine.loop import (
     Snapshot,
     TrainConfig,
     default_batch,
@@ -18,6 +14,10 @@ from hashembed.training import (
     evaluate,
     fit,
 )
+from hashembed.engine.protocol import LossNotFiniteError
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec, id_keys
 
 CLASSES = 3
 
@@ -80,7 +80,7 @@ def test_chunks_change_nothing(monkeypatch):
     whole, parts = model(), model()
     config = TrainConfig(passes=1, batch_size=32)
     fit(whole, *TRAIN, config)
-    monkeypatch.setattr("hashembed.shallow.CHUNK", 1)
+    monkeypatch.setattr("hashembed.engine.shallow.model.CHUNK", 1)
     seen = []
     fit(parts, *TRAIN, config, callbacks=[seen.append])
     assert len(seen) == 19  # one a batch

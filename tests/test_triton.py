@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from hashembed.hashing import HashSpec
-from hashembed.hashing import id_keys as numpy_id_keys
-from hashembed.nn import cuda, cuda_places, cuda_rows, optim, reference, row_optimizer
-from hashembed.row_kernels import record_width
+from hashembed.hashing.spec import HashSpec
+from hashembed.hashing.spec import id_keys as numpy_id_keys
+from hashembed.nn.cpu.row_kernels import record_width
+from hashembed.nn.gpu import launch as cuda
+from hashembed.nn.gpu import places as cuda_places
+from hashembed.nn.gpu import rows as cuda_rows
+from hashembed.nn.ops import reference
+from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import optimizers as optim
 from triton_cases import DEVICE, Case, assert_same, call_of, kernels_on, upstream
 
 SHORT = [0, 2, 0, 1, 5, 0]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hashembed import TextClassifier
-from hashembed.history import Epoch, History
-from hashembed.metrics import WIDEST
+from hashembed.classify.metrics import WIDEST
+from hashembed.engine.history import Epoch, History
 
 TEXTS = ["good film", "bad film", "so so"] * 20
 EVIL = "<b>\x1b[31m&\u202e\n"  # HTML, a colour, a turn of the writing, a line end

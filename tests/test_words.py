@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hashembed import theory
-from hashembed.explain import ngram_contributions
-from hashembed.explain_views import shown as view
-from hashembed.hashing import HashSpec, ngram_key, subword_key
-from hashembed.ngrams import ngrams_of
-from hashembed.shallow import ShallowModel
-from hashembed.text import TextConfig
-from hashembed.words import MOST_BYTES, _Strings, important_ngrams
-from hashembed.words_table import Word, WordsTable
+from hashembed.classify.explain.corpus import MOST_BYTES, _Strings, important_ngrams
+from hashembed.classify.explain.corpus_table import Word, WordsTable
+from hashembed.classify.explain.text import ngram_contributions
+from hashembed.classify.explain.views import shown as view
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing import theory
+from hashembed.hashing.spec import HashSpec, ngram_key, subword_key
+from hashembed.text.config import TextConfig
+from hashembed.text.spans import ngrams_of
 
 CLASSES = ["left", "middle", "right"]
 CONFIG = TextConfig((1, 2), subwords=(3, 4))
@@ -122,8 +122,8 @@ def test_without_importance_weights():
 
 @pytest.mark.parametrize("memory", [1 << 10, 20_000, 60_000])
 def test_scarce_memory(memory, monkeypatch):
-    monkeypatch.setattr("hashembed.words._BATCH_BYTES", 500)
-    monkeypatch.setattr("hashembed.words._FEW_STRINGS", 10)
+    monkeypatch.setattr("hashembed.classify.explain.corpus._BATCH_BYTES", 500)
+    monkeypatch.setattr("hashembed.classify.explain.corpus._FEW_STRINGS", 10)
     corpus, model = make_corpus(), make_model()
     table = important_ngrams(model, CONFIG, CLASSES, corpus, top=10_000, min_count=3, memory=memory)
     counts, _ = counted(corpus)
@@ -153,8 +153,8 @@ CORPORA = {
 @pytest.mark.parametrize("kind", CORPORA)
 def test_any_corpus_gives_the_same(kind, monkeypatch):
     expected = important_ngrams(make_model(), CONFIG, CLASSES, as_list, min_count=2)
-    monkeypatch.setattr("hashembed.words._BATCH_BYTES", 1000)
-    monkeypatch.setattr("hashembed.words._BATCH_TEXTS", 11)
+    monkeypatch.setattr("hashembed.classify.explain.corpus._BATCH_BYTES", 1000)
+    monkeypatch.setattr("hashembed.classify.explain.corpus._BATCH_TEXTS", 11)
     assert important_ngrams(make_model(), CONFIG, CLASSES, CORPORA[kind](), min_count=2) == expected
 
 
@@ -238,8 +238,8 @@ def test_strings_belong_to_their_keys():
 
 
 def test_strings_of_forgotten_n_grams_are_dropped(monkeypatch):
-    monkeypatch.setattr("hashembed.words._BATCH_BYTES", 200)
-    monkeypatch.setattr("hashembed.words._FEW_STRINGS", 10)
+    monkeypatch.setattr("hashembed.classify.explain.corpus._BATCH_BYTES", 200)
+    monkeypatch.setattr("hashembed.classify.explain.corpus._FEW_STRINGS", 10)
     held = []
     add = _Strings.add
     monkeypatch.setattr(_Strings, "add", lambda s, *a: (add(s, *a), held.append(len(s._keys))))

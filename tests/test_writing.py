@@ -12,16 +12,16 @@ import time
 import numpy as np
 import pytest
 
-from hashembed import writing
-from hashembed.checkpoint import ModelFileError, load_tensors, save_tensors
-from hashembed.writing import write_whole
+from hashembed.core import writing
+from hashembed.core.writing import write_whole
+from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
 
 KILLS, MANY_KILLS = 8, 60
 
 SAVE = """
 import sys
 import numpy as np
-from hashembed.checkpoint import save_tensors
+from hashembed.engine.tensor_file import save_tensors
 number = 0
 while True:
     number += 1

@@ -1,13 +1,13 @@
-"""Text to keys, slowly and obviously: what `hashembed.text` must give, bit for bit."""
+"""Text to keys, slowly and obviously: what `hashembed.text.pipeline` must give, bit for bit."""
 
 import string
 import unicodedata
 from functools import cache
 from itertools import groupby
 
-from hashembed import hashing
-from hashembed.text import TextConfig
-from hashembed.unicode_tables import (
+from hashembed.hashing import spec as hashing
+from hashembed.text.config import TextConfig
+from hashembed.text.unicode import (
     EXPANSIONS,
     MARK,
     SEPARATOR,

@@ -8,8 +8,10 @@ import torch
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-from hashembed.nn import cpu, cuda, reference
-from hashembed.nn.cuda_call import Call
+from hashembed.nn.cpu import launch as cpu
+from hashembed.nn.gpu import launch as cuda
+from hashembed.nn.gpu.call import Call
+from hashembed.nn.ops import reference
 from test_cpu_op import Case
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hashembed.classifier import TextClassifier
-    from hashembed.hashing import HashSpec
+    from hashembed.classify.classifier import TextClassifier
+    from hashembed.hashing.planner import plan
+    from hashembed.hashing.spec import HashSpec
     from hashembed.nn import HashEmbedding, HashEmbeddingBag, optim, replace_embeddings
-    from hashembed.planner import plan
 
 __version__ = "0.1.0"
 
@@ -29,9 +29,9 @@ _HOMES = {
     "HashEmbedding": "hashembed.nn",
     "HashEmbeddingBag": "hashembed.nn",
     "HashSpec": "hashembed.hashing",
-    "TextClassifier": "hashembed.classifier",
+    "TextClassifier": "hashembed.classify.classifier",
     "optim": "hashembed.nn",
-    "plan": "hashembed.planner",
+    "plan": "hashembed.hashing.planner",
     "replace_embeddings": "hashembed.nn",
 }
 

@@ -1,4 +1,8 @@
-"""The command `hashembed`: parse, call, print. Heavy imports wait until they are needed."""
+"""The command `hashembed`: parse, call, print, one file for each command.
+
+In: arguments, files, standard input. Out: files, tables, messages, exit codes.
+May import: all rooms. Heavy imports wait until they are needed.
+"""
 
 import os
 import sys

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import click
 
-from hashembed.printable import printable
+from hashembed.core.printable import printable
 
 top_option = click.option(
     "--top", type=click.IntRange(1), metavar="K", help="The K most likely classes of a text."

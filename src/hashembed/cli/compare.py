@@ -53,8 +53,8 @@ def compare_command(
     """
     check_input(data)
 
-    from hashembed.classifier import TextClassifier
-    from hashembed.comparing import compare
+    from hashembed.classify.classifier import TextClassifier
+    from hashembed.classify.comparing import compare
     from hashembed.readers import read
 
     models = [TextClassifier.load(path, threads=threads) for path in (first, second)]

@@ -14,7 +14,7 @@ def demo_command() -> None:
 
     console = Console(highlight=False)
     with console.status("Loading, and compiling on the first run (seconds, kept on disk) ..."):
-        from hashembed import demo
+        from hashembed.cli import demo_task as demo
 
         task = demo.load_task()
     tokens = len(task.train_vocabulary)

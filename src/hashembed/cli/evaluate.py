@@ -55,7 +55,7 @@ def test_command(
     check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)
 
-    from hashembed.classifier import TextClassifier
+    from hashembed.classify.classifier import TextClassifier
     from hashembed.readers import read
 
     classifier = TextClassifier.load(model, threads=threads)

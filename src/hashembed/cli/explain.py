@@ -23,11 +23,11 @@ from hashembed.cli.options import (
 )
 from hashembed.cli.outputs import Output, check_outputs, force_option
 from hashembed.cli.writers import format_of, whole_file
-from hashembed.printable import printable
+from hashembed.core.printable import printable
 
 if TYPE_CHECKING:
-    from hashembed.classifier import TextClassifier
-    from hashembed.explanation import Explanation
+    from hashembed.classify.classifier import TextClassifier
+    from hashembed.classify.explain.result import Explanation
 
 EXAMPLE = """\b
 Examples:
@@ -104,7 +104,7 @@ def explain_command(
     check_outputs([model, *files], outputs, force)
     check_input([text_given] if text_given is not None else files)
 
-    from hashembed.classifier import TextClassifier
+    from hashembed.classify.classifier import TextClassifier
 
     classifier = TextClassifier.load(model, threads=threads)
     wanted = None if class_ is None else class_named(class_, classifier.classes_)

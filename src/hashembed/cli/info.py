@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from hashembed.cli.options import json_option, model_argument
-from hashembed.printable import printable
+from hashembed.core.printable import printable
 
 SHOWN = 20  # classes
 STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of training, not parameters
@@ -17,7 +17,7 @@ STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of training, not 
 @json_option
 def info_command(model: str, as_json: bool) -> None:
     """Describe a model file: only its header is read."""
-    from hashembed.checkpoint import read_header, understanding
+    from hashembed.engine.tensor_file import read_header, understanding
 
     header = read_header(model)
     with understanding(model):  # the header is anybody's

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hashembed.wording import command_words
+from hashembed.core.wording import command_words
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

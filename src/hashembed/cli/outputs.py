@@ -83,7 +83,7 @@ def _is_same(one: str, other: str) -> bool:
 
 def _check_writable(output: Output) -> None:
     """A folder to write into; or a device or pipe that takes it."""
-    from hashembed.writing import check_sink
+    from hashembed.core.writing import check_sink
 
     path = str(output.path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -117,7 +117,7 @@ def _check_kind(output: Output) -> None:
 
 def kind_of_file(path: str) -> Kind | None:
     """What a file holds, by its content; None of anything else, such as data."""
-    from hashembed.checkpoint import kind_of
+    from hashembed.engine.tensor_file import kind_of
 
     try:
         with open(path, "rb") as file:

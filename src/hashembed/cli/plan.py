@@ -19,7 +19,7 @@ from hashembed.cli.options import (
 from hashembed.cli.outputs import Output, check_outputs, force_option
 
 if TYPE_CHECKING:
-    from hashembed.planner import Plan
+    from hashembed.hashing.planner import Plan
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 INDEXING_CHOICES = ("independent", "shared", "identity")
@@ -108,7 +108,7 @@ def plan_command(
     force: bool,
 ) -> None:
     """Choose the sizes of a hash embedding: what fits a budget, and what collides in it."""
-    from hashembed.planner import BudgetError, plan
+    from hashembed.hashing.planner import BudgetError, plan
 
     check_outputs([text], [Output("--plot", plot, "picture")], force)
 
@@ -143,8 +143,8 @@ def plan_command(
 def _count_text(
     path: str, ngrams: tuple[int, int], lowercase: bool, punctuation: Any
 ) -> dict[str, Any]:
-    from hashembed.sketch import count_distinct_ngrams
-    from hashembed.text import TextConfig
+    from hashembed.text.config import TextConfig
+    from hashembed.text.counts.distinct import count_distinct_ngrams
 
     try:
         config = TextConfig(ngrams=ngrams, lowercase=lowercase, punctuation=punctuation)
@@ -181,7 +181,7 @@ def _print_plan(result: "Plan", dtype: str, counted: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from hashembed.planner import format_bytes, format_count
+    from hashembed.hashing.planner import format_bytes, format_count
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     heads = ["k", "B", "K", "para-\nmeters", "size", "of\nstd", "same\nvector", "\ntokens"]
@@ -224,7 +224,7 @@ def _print_plan(result: "Plan", dtype: str, counted: dict[str, Any]) -> None:
 
 def _size(number: int) -> str:
     """1_300_000 -> '1.3M', but 1_234_567 -> '1,234,567': short where that is exact."""
-    from hashembed.planner import format_count
+    from hashembed.hashing.planner import format_count
 
     return (
         format_count(number) if number % 10 ** max(len(str(number)) - 3, 0) == 0 else f"{number:,}"

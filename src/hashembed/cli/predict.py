@@ -32,10 +32,10 @@ from hashembed.cli.writers import (
     whole_file,
     writer_for,
 )
-from hashembed.printable import printable
+from hashembed.core.printable import printable
 
 if TYPE_CHECKING:
-    from hashembed.classifier import TextClassifier
+    from hashembed.classify.classifier import TextClassifier
     from hashembed.readers import LabelledText
 
 EXAMPLE = """\b
@@ -99,8 +99,8 @@ def predict_command(
     check_outputs([model, *data], [Output("--output", output, "table")], force)
     check_input(sources)
 
-    from hashembed.answers import limits
-    from hashembed.classifier import TextClassifier
+    from hashembed.classify.answers import limits
+    from hashembed.classify.classifier import TextClassifier
     from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)

@@ -32,9 +32,9 @@ def train_on_stream(
     options: dict[str, Any],
 ) -> None:
     """Learn the files in their order, with a new model or with that of --output."""
-    from hashembed.classifier import STREAM_BATCH
+    from hashembed.classify.classifier import STREAM_BATCH
+    from hashembed.classify.streaming import OtherStreamError, Progressive, learn_stream
     from hashembed.readers import read_batches
-    from hashembed.streaming import OtherStreamError, Progressive, learn_stream
 
     output, quiet = options["output"], options["quiet"]
     if options["resume"] or options["continue_"]:
@@ -93,7 +93,7 @@ def train_on_stream(
 
 def _model_so_far(ctx: click.Context, classifier: Any, options: dict[str, Any]) -> Any:
     """The model of --output; a new one where there is none yet."""
-    from hashembed.classifier import TextClassifier
+    from hashembed.classify.classifier import TextClassifier
 
     output, quiet = options["output"], options["quiet"]
     if not os.path.exists(output):
@@ -124,7 +124,7 @@ def _model_so_far(ctx: click.Context, classifier: Any, options: dict[str, Any]) 
 
 def _check_same_options(ctx: click.Context, loaded: Any, options: dict[str, Any]) -> None:
     """A model keeps the options that it was made with."""
-    from hashembed.engines import choose_device
+    from hashembed.classify.engine_plan import choose_device
 
     keeps = list(MODEL_OPTIONS)
     if options["resume"]:  # the same bits as without the interruption

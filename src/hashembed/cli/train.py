@@ -168,10 +168,10 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         options["force"],
     )
     with _while_loading(quiet):
-        from hashembed.classifier import TextClassifier
-        from hashembed.engines import choose_device
+        from hashembed.classify.classifier import TextClassifier
+        from hashembed.classify.engine_plan import choose_device
+        from hashembed.core.threads import uninterrupted
         from hashembed.readers import read
-        from hashembed.threads import uninterrupted
 
     classifier = TextClassifier(
         **{name: options[name] for name in (*MODEL_OPTIONS, *TRAINING_OPTIONS)},

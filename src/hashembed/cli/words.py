@@ -70,7 +70,7 @@ def words_command(
     check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)
 
-    from hashembed.classifier import TextClassifier
+    from hashembed.classify.classifier import TextClassifier
     from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)

@@ -93,7 +93,7 @@ class _FirstColumns:
 
 def _note(first: _FirstColumns) -> None:
     if first.left_out:
-        from hashembed.printable import printable
+        from hashembed.core.printable import printable
 
         listed = ", ".join(printable(name) for name in list(first.left_out)[:5])
         click.echo(

@@ -1,4 +1,8 @@
-"""The PyTorch side: layers that stand in for `nn.Embedding` and `nn.EmbeddingBag`."""
+"""Everything that needs PyTorch: the layers, their optimizers, and the torch engine.
+
+In: tensors of ids or keys. Out: vectors, gradients, trained models.
+May import: core, hashing, text, readers, engine.
+"""
 
 try:
     import torch  # noqa: F401

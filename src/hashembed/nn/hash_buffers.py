@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from hashembed.hashing import HASH_VERSION, INDEXINGS, HashSpec, derive_seeds
-from hashembed.nn import indexing
+from hashembed.hashing.spec import HASH_VERSION, INDEXINGS, HashSpec, derive_seeds
+from hashembed.nn.ops import indexing
 
 
 def draw_seed() -> int:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from hashembed.hashing import MAX_HASHES, MAX_SIZE, HashSpec, Indexing, default_num_buckets
-from hashembed.initial import IMPORTANCE_STD, WEIGHT_STD
-from hashembed.nn import ops
+from hashembed.core.checks import one_of, whole_number
+from hashembed.hashing.initial import IMPORTANCE_STD, WEIGHT_STD
+from hashembed.hashing.spec import MAX_HASHES, MAX_SIZE, HashSpec, Indexing, default_num_buckets
 from hashembed.nn.hash_buffers import HashedModule, draw_seed
 from hashembed.nn.inputs import check_ids, check_ranks, given_ids, to_bags
+from hashembed.nn.ops import dispatch as ops
 from hashembed.nn.owners import RowModule
-from hashembed.validation import one_of, whole_number
 
 Aggregation = Literal["sum", "concat"]
 Mode = Literal["sum", "mean"]

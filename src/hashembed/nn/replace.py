@@ -6,9 +6,9 @@ from typing import Any, TypeGuard
 
 from torch import nn
 
-from hashembed.hashing import murmur3_32
+from hashembed.core.checks import whole_number
+from hashembed.hashing.spec import murmur3_32
 from hashembed.nn.layers import HashEmbedding, HashEmbeddingBag
-from hashembed.validation import whole_number
 
 Table = nn.Embedding | nn.EmbeddingBag
 

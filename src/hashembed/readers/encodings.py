@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from hashembed.core.wording import named
 from hashembed.readers.report import KEPT, WINDOWS
-from hashembed.wording import named
 
 _BOMS = [  # UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),

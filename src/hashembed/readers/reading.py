@@ -9,17 +9,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hashembed.core.wording import given
 from hashembed.readers import streams
+from hashembed.readers.blocks import Feeder
 from hashembed.readers.encodings import Decoder, StreamError
-from hashembed.readers.feeding import Feeder
-from hashembed.readers.folders import folder_rows
-from hashembed.readers.formats import format_by_name
-from hashembed.readers.parquet import MAGIC, Parquet
+from hashembed.readers.formats.detect import format_by_name
+from hashembed.readers.formats.folders import folder_rows
+from hashembed.readers.formats.parquet import MAGIC, Parquet
 from hashembed.readers.report import DataError, Problem, Report, add_once
 from hashembed.readers.rows import Options, Rows, split_labels
 from hashembed.readers.sources import STDIN, Source
 from hashembed.readers.suspicion import LabelWatch
-from hashembed.wording import given
 
 
 @dataclass

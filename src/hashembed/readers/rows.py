@@ -9,12 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hashembed.core.arrays import I64
+from hashembed.core.checks import one_of
+from hashembed.core.wording import named
 from hashembed.readers.encodings import known_encoding
 from hashembed.readers.report import Problem
-from hashembed.validation import one_of
-from hashembed.wording import named
-
-I64 = npt.NDArray[np.int64]
 
 Column = int | str
 

@@ -15,9 +15,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from hashembed.readers.cutting import behind_lines, count_lines
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
 from hashembed.readers.report import DataError
+from hashembed.readers.scan_kernels import behind_lines, count_lines
 from hashembed.readers.sources import STDIN
 
 BLOCK = 8 << 20  # bytes read before rows are made of them

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hashembed.readers.headers import is_number
-from hashembed.wording import given
+from hashembed.core.wording import given
+from hashembed.readers.formats.headers import is_number
 
 WATCHED = 10_000  # rows that are looked at
 _ENOUGH = 50  # rows below which nothing is said

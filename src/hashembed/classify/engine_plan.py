@@ -1,0 +1,178 @@
+"""Which engine a classifier trains: the fused one of the CPU or torch's, one or several."""
+
+import re
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from hashembed.core.checks import whole_number
+from hashembed.engine.ensemble import Ensemble, member_seeds
+from hashembed.engine.protocol import Engine, State
+from hashembed.engine.shallow.kernel import MAX_DIM
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.hashing.spec import HashSpec
+
+MAX_MEMBERS, MAX_LAYERS, MAX_WIDTH = 10_000, 1_000, 2**24
+DEEP_RATE = 0.003  # Adam's first, under hidden layers
+DEEP_TEXTS, DEEP_PASSES = 100_000, (2, 5)  # trained on in all, within so many passes
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """What to make; tables are alike for all members, hash seeds and initial weights are not."""
+
+    spec: HashSpec
+    embedding_dim: int
+    hidden_layers: tuple[int, ...] = ()
+    members: int = 1
+    multilabel: bool = False
+    device: str = "cpu"
+    batch_norm: bool = False  # between hidden layers
+
+    def __post_init__(self) -> None:
+        whole_number("embedding_dim", self.embedding_dim, 1, MAX_DIM)
+        whole_number("members", self.members, 1, MAX_MEMBERS)
+        whole_number("the number of hidden layers", len(self.hidden_layers), 0, MAX_LAYERS)
+        for width in self.hidden_layers:
+            whole_number("hidden_layers", width, 1, MAX_WIDTH)
+        for name in ("multilabel", "batch_norm"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, found {getattr(self, name)!r:.50}")
+
+    @property
+    def shallow(self) -> bool:
+        """Whether the fused CPU engine does it."""
+        return not self.hidden_layers and self.device == "cpu"
+
+    @property
+    def specs(self) -> list[HashSpec]:
+        """The hash of each member."""
+        return [replace(self.spec, seed=s) for s in member_seeds(self.spec.seed, self.members)]
+
+    def make(self, num_classes: int, threads: int | None = None) -> Engine:
+        """An engine with initial weights."""
+        made = [self._member(spec, num_classes, threads) for spec in self.specs]
+        return made[0] if self.members == 1 else Ensemble(made)
+
+    def restore(self, tensors: State, threads: int | None = None) -> Engine:
+        """The engine whose `tensors()` these are."""
+        if self.members == 1:
+            return self._restored(self.spec, tensors, threads)
+        return Ensemble.from_tensors(
+            lambda i, part: self._restored(self.specs[i], part, threads), tensors
+        )
+
+    def shapes(self, num_classes: int) -> dict[str, tuple[int, ...]]:
+        """The names and shapes of the weights: what `tensors()` of the engine gives."""
+        spec, widths = self.spec, (self.embedding_dim, *self.hidden_layers)
+        shapes: dict[str, tuple[int, ...]] = {
+            "E": (spec.num_buckets, self.embedding_dim),
+            "P": (spec.num_embeddings, spec.num_hashes),
+            "W": (num_classes, widths[-1]),
+            "bias": (num_classes,),
+        }
+        for i, (width, wider) in enumerate(pairwise(widths)):
+            shapes |= {f"hidden.{i}.weight": (wider, width), f"hidden.{i}.bias": (wider,)}
+        for i, width in enumerate(widths if self.hidden_layers and self.batch_norm else ()):
+            for name in ("weight", "bias", "mean", "variance"):
+                shapes[f"norms.{i}.{name}"] = (width,)
+            shapes[f"norms.{i}.documents"] = ()
+        if self.members == 1:
+            return shapes
+        return {f"{i}.{name}": shapes[name] for i in range(self.members) for name in shapes}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; the device is not part of a model."""
+        fields = asdict(self)
+        del fields["device"]
+        return fields
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "EnginePlan":
+        """What `to_dict` described."""
+        older = {"batch_norm": True}  # before plans had it, all networks were normalised
+        fields = {**older, **saved, "spec": HashSpec(**saved["spec"])}
+        fields["hidden_layers"] = tuple(fields["hidden_layers"])
+        return cls(**fields)
+
+    def _member(self, spec: HashSpec, num_classes: int, threads: int | None) -> Engine:
+        if self.shallow:
+            return ShallowModel(
+                spec,
+                self.embedding_dim,
+                num_classes,
+                multilabel=self.multilabel,
+                seed=spec.seed,
+                threads=threads,
+            )
+        deep = _deep_model()
+        model: Engine = deep(
+            spec,
+            self.embedding_dim,
+            num_classes,
+            self.hidden_layers,
+            batch_norm=self.batch_norm,
+            multilabel=self.multilabel,
+            optimizer="adam" if self.hidden_layers else "adagrad",
+            seed=spec.seed,
+            device=self.device,
+        )
+        return model
+
+    def _restored(self, spec: HashSpec, tensors: State, threads: int | None) -> Engine:
+        if self.shallow:
+            return ShallowModel.from_tensors(
+                spec, tensors, multilabel=self.multilabel, threads=threads
+            )
+        model: Engine = _deep_model().from_tensors(
+            spec,
+            tensors,
+            multilabel=self.multilabel,
+            optimizer="adam" if self.hidden_layers else "adagrad",
+            seed=spec.seed,
+            device=self.device,
+        )
+        return model
+
+
+def deep_passes(texts: int) -> int:
+    """Passes of Adam under hidden layers: a large set is learned by heart after a few."""
+    least, most = DEEP_PASSES
+    return min(max(round(DEEP_TEXTS / max(texts, 1)), least), most)
+
+
+def _deep_model() -> Any:
+    try:
+        from hashembed.nn.engine.model import DeepModel
+    except ImportError:
+        raise ImportError(
+            'hidden layers and GPUs need torch: pip install "hashembed[torch]"'
+        ) from None
+    return DeepModel
+
+
+def choose_device(device: str) -> str:
+    """ "auto" is a GPU where torch finds one, else the CPU."""
+    if device == "cpu":
+        return device
+    if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', found {device!r}")
+    found = "no torch is installed"
+    try:
+        import torch
+    except ImportError:
+        pass
+    else:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count and device in ("auto", "cuda"):
+            return "cuda"
+        if count and int(device.removeprefix("cuda:")) < count:
+            return device
+        found = f"torch {torch.__version__} finds "
+        found += f"{count} of them, from cuda:0 on" if count else "none"
+    if device == "auto":
+        return "cpu"
+    raise ValueError(
+        f"device={device!r} needs a CUDA GPU and a build of torch for it, but {found}; "
+        "'cpu' needs neither, and 'auto' takes what there is"
+    )

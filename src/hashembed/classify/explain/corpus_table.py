@@ -1,0 +1,142 @@
+"""The table of a model's most and least important n-grams."""
+
+from dataclasses import asdict, dataclass
+from html import escape
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from hashembed.classify.explain import views as explain_views
+from hashembed.classify.explain.views import shown, visible
+from hashembed.core import tables
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+By = Literal["weight", "evidence"]
+BY: tuple[By, ...] = get_args(By)
+
+
+@dataclass(frozen=True)
+class Word:
+    """One n-gram of the corpus.
+
+    text: as the pipeline sees it. subword: whether it is a character n-gram.
+    count: it was seen at least this often, and at most `missed` times more.
+    weight: |p_w|, the length of its k importance weights; None where the model has none.
+    speaks_for: the class that it speaks for most, and with how much `evidence`: what it adds to the
+        class's logit, less the mean over the classes (no mean for several labels a text).
+    collision: the chance that another n-gram of the corpus at least as frequent shares its row of
+        importance weights, and so may be what the weights are about.
+    shares_row_with: the most frequent other n-gram of at least `min_count` in its row, if any.
+    """
+
+    text: str
+    subword: bool
+    count: int
+    missed: int
+    weight: float | None
+    speaks_for: Any
+    evidence: float
+    collision: float
+    shares_row_with: str | None
+
+
+@dataclass(frozen=True)
+class WordsTable:
+    """The most and the least important n-grams, both beginning with the most extreme.
+
+    by: what "important" means. min_count: n-grams that were certainly seen less often are not
+    looked at; `looked_at` is the number of the others. All that were seen `complete_from` times are
+    among them. total, distinct: n-grams in the corpus. same_row, same_vector: the chances that an
+    n-gram shares its importance weights, and its whole vector, with any other of the corpus.
+    """
+
+    most: list[Word]
+    least: list[Word]
+    by: By
+    min_count: int
+    looked_at: int
+    complete_from: int
+    total: int
+    distinct: int
+    same_row: float
+    same_vector: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return tables.plain(self.__rich__())
+
+    def __rich__(self) -> "Group":
+        from rich.console import Group
+        from rich.text import Text
+
+        if not self.most:
+            return Group(Text(f"No n-gram was seen {self.min_count:,} times.\n{self._numbers()}"))
+        parts: list[RenderableType] = []
+        for table in self._tables():
+            parts += [tables.terminal_table(*table), ""]
+        return Group(*parts, Text(self._numbers()))
+
+    def _repr_html_(self) -> str:
+        parts = [tables.html_table(*table) for table in self._tables()]
+        if not parts:
+            parts.append(f"<p>No n-gram was seen {self.min_count:,} times.</p>")
+        parts += [f"<p>{escape(line)}</p>" for line in self._numbers().splitlines()]
+        return f"<div>{''.join(parts)}</div>"
+
+    def _tables(self) -> "list[tuple[list[str], list[list[str]], list[int]]]":
+        halves = (("most important", self.most), ("least important", self.least))
+        return [_table(title, words) for title, words in halves if words]
+
+    def _numbers(self) -> str:
+        lines = [
+            f"{self.total:,} n-grams, {self.distinct:,} of them distinct; "
+            f"{self.looked_at:,} seen at least {self.min_count:,} times.",
+        ]
+        if self.complete_from > self.min_count:
+            lines.append(
+                f"Rarer ones were forgotten for want of memory; all that were seen "
+                f"{self.complete_from:,} times are among these."
+            )
+        if self.most and self.most[0].weight is not None:
+            lines.append(
+                "collision: the chance that an n-gram at least as frequent has the same importance "
+                f"weights; for one of any frequency it is {self.same_row:.2g}. The same vector: "
+                f"{self.same_vector:.2g}."
+            )
+        return "\n".join(lines)
+
+    def plot(self, path: str | PathLike[str]) -> None:
+        """Draw the most and the least important n-grams as bars."""
+        names = [f"{shown(word.text, word.subword)} ({word.speaks_for})" for word in self.most]
+        names += [shown(word.text, word.subword) for word in reversed(self.least)]
+        values = [self._value(word) for word in [*self.most, *reversed(self.least)]]
+        axis = "|p_w|" if self.by == "weight" else "evidence"
+        title = f"the {len(self.most)} most and the {len(self.least)} least important n-grams"
+        explain_views.draw_bars(path, list(zip(names, values, strict=True)), axis, title)
+
+    def _value(self, word: Word) -> float:
+        return word.weight if self.by == "weight" and word.weight is not None else word.evidence
+
+
+def _table(title: str, words: list[Word]) -> tuple[list[str], list[list[str]], list[int]]:
+    """Heads, rows, and which columns hold words."""
+    heads = [title, "count", "|p_w|", "evidence", "for", "collision"]
+    if any(word.shares_row_with for word in words):
+        heads.append("shares row with")
+    rows = []
+    for word in words:
+        cells = [
+            visible(shown(word.text, word.subword)),
+            f"{word.count:,}" + (f" +{word.missed:,}" if word.missed else ""),
+            "" if word.weight is None else f"{word.weight:.4f}",
+            f"{word.evidence:.4f}",
+            str(word.speaks_for),
+            "" if word.weight is None else f"{word.collision:.1%}",
+            visible(word.shares_row_with or ""),
+        ]
+        rows.append(cells[: len(heads)])
+    return heads, rows, [0, 4, 6]

@@ -1,0 +1,269 @@
+"""How good predictions are: accuracy, precision, recall and F1 of each class, confusion."""
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.core import tables
+from hashembed.core.arrays import F64, I64
+from hashembed.core.printable import printable
+from hashembed.engine.labels import Labels
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+
+LARGEST_PLOT = 40  # classes whose names still fit beside a confusion matrix
+WIDEST = 12  # classes whose confusion fits a terminal; of more, the worst pairs are shown
+PAIRS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Counts of right and wrong answers; classes that the model does not know come last."""
+
+    classes: list[Any]
+    texts: int
+    right: int  # texts with exactly the right classes; with one class a text, see `right_texts`
+    truly: I64  # (C,), texts that have the class
+    said: I64  # (C,), texts that the model gave the class
+    hits: I64  # (C,), both
+    confusion: I64 | None  # (C, C), truth by answer; None where a text may have several answers
+    answered: int  # texts that the model gave any class
+    known: int  # classes that the model knows: the first of `classes`
+    threshold: float | None = None  # as it was asked for
+    top: int | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """Texts with exactly the right classes, of all.
+
+        Where a text has one class and the model may give several or none: texts whose class is
+        among the answers.
+        """
+        return self.right / max(self.texts, 1)
+
+    @property
+    def precision(self) -> F64:
+        """Of the texts given a class, those that have it (0 where there are none)."""
+        return self.hits / np.maximum(self.said, 1)
+
+    @property
+    def recall(self) -> F64:
+        """Of the texts that have a class, those given it (0 where there are none)."""
+        return self.hits / np.maximum(self.truly, 1)
+
+    @property
+    def f1(self) -> F64:
+        """The harmonic mean of both."""
+        return np.asarray(2 * self.hits / np.maximum(self.said + self.truly, 1))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of the classes that occur, in the truth or in the answers."""
+        occurs = (self.truly + self.said) > 0
+        return float(self.f1[occurs].mean()) if occurs.any() else 0.0
+
+    @property
+    def micro_f1(self) -> float:
+        """F1 over all texts and classes; with one class a text, the accuracy."""
+        return float(2 * self.hits.sum() / max(int((self.said + self.truly).sum()), 1))
+
+    @property
+    def micro_precision(self) -> float:
+        """Of all answers, the right ones: fastText's precision at k."""
+        return float(self.hits.sum() / max(int(self.said.sum()), 1))
+
+    @property
+    def micro_recall(self) -> float:
+        """Of all true labels, those that were answered: fastText's recall at k."""
+        return float(self.hits.sum() / max(int(self.truly.sum()), 1))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        columns = (self.precision, self.recall, self.f1, self.truly)
+        return {
+            "texts": self.texts,
+            "answered": self.answered,
+            "threshold": self.threshold,
+            "top": self.top,
+            "accuracy": self.accuracy,
+            "macro_f1": self.macro_f1,
+            "micro_f1": self.micro_f1,
+            "micro_precision": self.micro_precision,
+            "micro_recall": self.micro_recall,
+            "classes": [
+                {"class": c, "precision": p, "recall": r, "f1": f, "texts": n}
+                for c, p, r, f, n in zip(
+                    self.classes, *(column.tolist() for column in columns), strict=True
+                )
+            ],
+            "confusion": None if self.confusion is None else self.confusion.tolist(),
+        }
+
+    def __str__(self) -> str:
+        return tables.plain(self.__rich__())
+
+    def __rich__(self) -> "Group":
+        from rich.console import Group
+        from rich.text import Text
+
+        parts: list[RenderableType] = [tables.terminal_table(*self._class_table()), ""]
+        if self.confusion is not None and len(self.classes) <= WIDEST:
+            parts += [tables.terminal_table(*self._confusion_table()), ""]
+        return Group(*parts, *(Text(line) for line in self._lines()))
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        parts = [tables.html_table(*self._class_table())]
+        if self.confusion is not None and len(self.classes) <= WIDEST:
+            parts.append(tables.html_table(*self._confusion_table()))
+        parts += [f"<p>{escape(line)}</p>" for line in self._lines() if line]
+        return f"<div>{''.join(parts)}</div>"
+
+    def _class_table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows."""
+        columns = (self.precision, self.recall, self.f1)
+        rows = [
+            [str(name), *(f"{column[i]:.3f}" for column in columns), f"{self.truly[i]:,}"]
+            for i, name in enumerate(self.classes)
+        ]
+        return ["class", "precision", "recall", "F1", "texts"], rows
+
+    def _confusion_table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows."""
+        assert self.confusion is not None
+        names = [str(name) for name in self.classes]
+        rows = [
+            [name, *(f"{n:,}" if n else "." for n in counts)]
+            for name, counts in zip(names, self.confusion.tolist(), strict=True)
+        ]
+        return ["truth \\ answer", *names], rows
+
+    def _lines(self) -> list[str]:
+        """What stands below the tables, safe to show."""
+        lines = self._mistakes()
+        if self.threshold is not None or self.top is not None:
+            lines += [self._asked()]
+        lines += [
+            f"accuracy {self.accuracy:.4f}   macro F1 {self.macro_f1:.4f}   "
+            f"micro F1 {self.micro_f1:.4f}   {self.texts:,} texts"
+        ]
+        if len(self.classes) > self.known:
+            names = ", ".join(printable(str(c)) for c in self.classes[self.known :])
+            lines.append(f"The model does not know these labels, and cannot be right: {names}")
+        return lines
+
+    def _asked(self) -> str:
+        """What was asked for, and what fastText calls P@k and R@k."""
+        limits = [] if self.top is None else [f"at most {self.top:,} a text"]
+        limits += [] if self.threshold is None else [f"above {self.threshold:g}"]
+        return (
+            f"answers {', '.join(limits)}: precision {self.micro_precision:.4f}   "
+            f"recall {self.micro_recall:.4f}   {self.answered:,} texts answered"
+        )
+
+    def _mistakes(self) -> list[str]:
+        """The most frequent ones, where the whole confusion is too wide to show."""
+        size = len(self.classes)
+        if self.confusion is None or size <= WIDEST:
+            return []
+        wrong = self.confusion.copy()
+        wrong.flat[:: size + 1] = 0
+        worst = wrong.ravel().argsort(kind="stable")[::-1][:PAIRS].tolist()
+        names = [printable(str(name)) for name in self.classes]
+        return [
+            "most frequent mistakes:",
+            *(
+                f"  {wrong.flat[cell]:>7,}  {names[cell // size]} taken for {names[cell % size]}"
+                for cell in worst
+                if wrong.flat[cell]
+            ),
+            "",
+        ]
+
+    def plot(self, path: str | PathLike[str]) -> None:
+        """Draw the confusion matrix, or without one the F1 of the classes."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            message = 'drawing needs matplotlib: pip install "hashembed[plot]"'
+            raise ImportError(message) from None
+
+        names = [str(c) for c in self.classes]
+        side = min(4 + 0.28 * len(names), 16)
+        figure = Figure(figsize=(side + 1.5, side), layout="constrained")
+        axes = figure.subplots()
+        if self.confusion is None:
+            order = np.argsort(self.f1)
+            axes.barh([names[i] for i in order], self.f1[order])
+            axes.set(xlabel="F1", xlim=(0, 1))
+        else:
+            shares = self.confusion / np.maximum(self.confusion.sum(axis=1, keepdims=True), 1)
+            image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+            figure.colorbar(image, label="share of the texts of a class")
+            axes.set(xlabel="answer", ylabel="truth")
+            if len(names) <= LARGEST_PLOT:
+                axes.set_xticks(range(len(names)), names, rotation=90)
+                axes.set_yticks(range(len(names)), names)
+        axes.set_title(f"accuracy {self.accuracy:.1%} on {self.texts:,} texts")
+        figure.savefig(path)
+
+
+def right_texts(
+    truth: Labels, answers: npt.NDArray[np.bool_], size: int, multilabel: bool
+) -> npt.NDArray[np.bool_]:
+    """Which texts (n,) are answered right, of `size` classes in the truth.
+
+    Those with exactly the right classes; where a text has one class, those that have it among
+    their answers, of which there may be several or none.
+    """
+    given = _widened(answers, size)
+    if multilabel:
+        return np.asarray((truth.matrix(size) == given).all(axis=1))
+    return given[np.arange(len(given)), truth.labels]
+
+
+def evaluate_answers(
+    truth: Labels,
+    answers: npt.NDArray[np.bool_],
+    classes: list[Any],
+    multilabel: bool,
+    *,
+    threshold: float | None = None,
+    top: int | None = None,
+) -> Evaluation:
+    """Answers (texts, classes the model knows) against the truth, which may have more classes.
+
+    threshold, top: what the answers were chosen by, for the record.
+    """
+    size = len(classes)
+    wanted, given = truth.matrix(size), _widened(answers, size)
+    confusion = None
+    if not multilabel and threshold is None and top in (None, 1):
+        cells = truth.labels * size + given.argmax(axis=1)
+        confusion = np.bincount(cells, minlength=size * size).reshape(size, size)
+    return Evaluation(
+        classes=classes,
+        texts=len(answers),
+        right=int(right_texts(truth, answers, size, multilabel).sum()),
+        truly=wanted.sum(axis=0),
+        said=given.sum(axis=0),
+        hits=(wanted & given).sum(axis=0),
+        confusion=confusion,
+        answered=int(given.any(axis=1).sum()),
+        known=answers.shape[1],
+        threshold=threshold,
+        top=top,
+    )
+
+
+def _widened(answers: npt.NDArray[np.bool_], size: int) -> npt.NDArray[np.bool_]:
+    """Answers for more classes, which nobody gave."""
+    out = np.zeros((len(answers), size), np.bool_)
+    out[:, : answers.shape[1]] = answers
+    return out

@@ -1,0 +1,269 @@
+"""A `TextClassifier` in a file, and back."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.classify.engine_plan import EnginePlan, choose_device
+from hashembed.classify.quantize import BITS, decode, encode
+from hashembed.classify.stream_position import StreamPosition
+from hashembed.core.checks import whole_number
+from hashembed.engine.history import History
+from hashembed.engine.loop import MAX_BATCH
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.tensor_file import (
+    LARGEST,
+    Arrays,
+    ModelFileError,
+    load_tensors,
+    save_tensors,
+    understanding,
+)
+from hashembed.text.config import TextConfig
+
+KIND = "TextClassifier"
+TABLES = ("E", "P")  # kept in half precision, or less
+MAX_LABEL_BYTES = 2**31  # NumPy gives every label as much room as the longest
+
+
+def save_classifier(
+    classifier: Any, path: str | os.PathLike[str], for_training: bool, bits: int
+) -> None:
+    """Write a trained classifier; `TextClassifier.save` says what the options mean."""
+    if bits not in (16, *BITS):
+        raise ValueError(f"bits must be 16, 8 or 4, found {bits!r}")
+    if for_training and bits != 16:
+        raise ValueError(f"for_training keeps everything to the bit, found bits={bits}")
+    model, largest = classifier.model_, {}
+    if for_training:
+        tensors = model.state()
+    else:
+        tensors = model.tensors()
+        for name, array in tensors.items():
+            if _is_table(name) and bits == 16:
+                tensors[name] = _halved(name, array)
+            elif _is_table(name):
+                if not np.isfinite(array).all():
+                    raise ValueError(f"cannot save: {name} has values that are not finite")
+                tensors[name], largest[name] = encode(array, bits)
+    meta = {
+        "params": _parameters(classifier.get_params()),
+        "text": classifier.text_config_.to_dict(),
+        "engine": classifier.engine_plan_.to_dict(),
+        "classes": classifier.classes_.tolist(),
+        "label_form": classifier.label_form_,
+        "class_counts": classifier.class_counts_.tolist(),
+        "texts_seen": classifier.texts_seen_,
+        "history": classifier.history_.to_dict(),
+        "stream_rate": getattr(classifier, "stream_rate_", None),
+        "stream_position": classifier.stream_position_.to_dict(),
+        "mean_squares": model.mean_squares() if isinstance(model, ShallowModel) else None,
+        "for_training": for_training,
+        "coded": {"bits": bits, "largest": largest} if largest else None,
+    }
+    save_tensors(path, KIND, tensors, meta)
+
+
+def load_classifier(cls: Any, path: str | os.PathLike[str], threads: int | None) -> Any:
+    """Read a classifier that `save_classifier` wrote."""
+    tensors, meta = load_tensors(path, KIND)
+    with understanding(path):
+        return _assemble(cls, tensors, meta, threads)
+
+
+def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
+    self = cls(**_known_parameters(cls, meta["params"]))
+    self.threads = threads
+    plan = EnginePlan.from_dict(meta["engine"])
+    for_training = _flag("for_training", meta["for_training"])
+    self.text_config_ = TextConfig.from_dict(meta["text"])
+    self.classes_ = classes_from(meta["classes"])
+    self.label_form_ = _form(meta["label_form"], plan)
+    self.class_counts_ = _counts(meta["class_counts"], len(self.classes_))
+    self.texts_seen_ = whole_number("texts_seen", meta["texts_seen"], 0, 2**62)
+    self.stream_position_ = StreamPosition.from_dict(meta.get("stream_position") or {})
+    self.history_ = History.from_dict(meta["history"])
+    if meta.get("coded"):
+        tensors = _decoded(tensors, plan, meta["coded"])
+    _check_shapes(tensors, plan.shapes(len(self.classes_)), for_training)
+    self.engine_plan_ = plan = _plan_here(plan, self.device, tensors, for_training)
+    if for_training:
+        self.model_ = plan.make(len(self.classes_), threads)
+        self.model_.load_state(tensors)
+    else:
+        self.model_ = plan.restore(tensors, threads)
+    if meta["stream_rate"] is not None:
+        self.stream_rate_ = _positive("stream_rate", meta["stream_rate"])
+    if meta["mean_squares"] is not None and isinstance(self.model_, ShallowModel):
+        squares = _squares(meta["mean_squares"])
+        if not for_training:
+            self.model_.fill_squares(squares)
+    return self
+
+
+# --- fields that say something of each other --------------------------------------------------
+
+
+def _known_parameters(cls: Any, saved: Any) -> dict[str, Any]:
+    """What the constructor was given; JSON has no tuples, and other versions other parameters."""
+    params = {name: value for name, value in saved.items() if name in cls._parameters()}
+    for name in ("ngrams", "subwords", "hidden_layers"):
+        params[name] = None if params.get(name) is None else tuple(params[name])
+    if isinstance(params.get("class_weight"), list):
+        params["class_weight"] = dict(params["class_weight"])
+    for name, most in (("batch_size", MAX_BATCH), ("passes", 10**6), ("patience", 10**6)):
+        if params.get(name) is not None:
+            whole_number(name, params[name], 0, most)
+    whole_number("seed", params.get("seed", 0), -(2**63), 2**63 - 1)
+    for name, kinds in (("class_weight", (str, dict)), ("learning_rate", (int, float))):
+        if params.get(name) is not None and type(params[name]) not in kinds:
+            raise ModelFileError(f"has {params[name]!r:.20} as {name}")
+    if not abs(params.get("learning_rate") or 0) <= LARGEST:
+        raise ModelFileError(f"has {params['learning_rate']!r:.20} as learning_rate")
+    return params
+
+
+def _form(form: Any, plan: EnginePlan) -> Any:
+    if form not in ("single", "lists", "matrix"):
+        raise ModelFileError("has labels of a form that is not known")
+    if plan.multilabel != (form != "single"):
+        kind = "several labels" if plan.multilabel else "one label"
+        raise ModelFileError(f"has labels of the form {form!r}, but a model of {kind} a text")
+    return form
+
+
+def classes_from(listed: Any) -> npt.NDArray[Any]:
+    """The labels in the type that they had: all strings, all whole numbers or all booleans."""
+    kinds = {type(label) for label in listed}
+    if not isinstance(listed, list) or len(kinds) > 1 or not kinds <= {str, int, bool, float}:
+        raise ModelFileError("has labels that are not all strings or all numbers")
+    if len(set(listed)) < len(listed):
+        raise ModelFileError("has the same label twice")
+    if kinds <= {str}:
+        longest = max(map(len, listed), default=0)
+        if 4 * longest * len(listed) > MAX_LABEL_BYTES:
+            raise ModelFileError(
+                f"has {len(listed):,} labels, and one of {longest:,} characters: too much to hold"
+            )
+        "".join(listed).encode()  # half a character is no label
+        return np.array(listed, str)
+    if kinds == {int}:  # NumPy would make floats of numbers on both sides of 2^63
+        return np.array(listed, np.int64 if max(listed) < 2**63 else np.uint64)
+    if kinds == {float} and not np.isfinite(listed).all():
+        raise ModelFileError("has labels that are not finite")
+    return np.array(listed)
+
+
+def _counts(listed: Any, classes: int) -> npt.NDArray[np.int64]:
+    if not isinstance(listed, list) or len(listed) != classes:
+        found = len(listed) if isinstance(listed, list) else f"{listed!r:.20}"
+        raise ModelFileError(f"counts {found} of {classes} classes")
+    counts = [whole_number("class_counts", n, 0, 2**62) for n in listed]
+    return np.array(counts, np.int64)
+
+
+def _squares(means: Any) -> dict[str, float]:
+    names = ("E_square", "W_square", "bias_square", "P_square")
+    if not isinstance(means, dict) or means.keys() != set(names):
+        raise ModelFileError(f"has no mean_squares of {', '.join(names)}")
+    for name, mean in means.items():
+        if type(mean) not in (int, float) or not 0 <= mean <= LARGEST:
+            raise ModelFileError(f"has {mean!r:.20} as the mean {name}")
+    return means
+
+
+def _positive(name: str, number: Any) -> float:
+    if type(number) not in (int, float) or not 0 < number <= LARGEST:
+        raise ModelFileError(f"has {number!r:.20} as its {name}, expected a number above 0")
+    return float(number)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ModelFileError(f"has {value!r:.20} as {name}, expected true or false")
+    return value
+
+
+# --- tensors ----------------------------------------------------------------------------------
+
+
+def _plan_here(plan: EnginePlan, device: Any, tensors: Arrays, for_training: bool) -> EnginePlan:
+    """The plan on a device of this machine; what training goes on from, where it was trained."""
+    plan = replace(plan, device=_device_here(device))
+    if not for_training or plan.hidden_layers:
+        return plan
+    by_torch = any(name.rpartition(".")[2] == "steps" for name in tensors)
+    if by_torch and plan.shallow:
+        raise ModelFileError(
+            "was saved to go on with its training on a GPU, and here is none; saved without "
+            "for_training it can be read everywhere"
+        )
+    return plan if by_torch else replace(plan, device="cpu")
+
+
+def _device_here(device: str) -> str:
+    """Where it was trained if that is here, else the CPU: a model can be used everywhere."""
+    try:
+        return choose_device(device)
+    except ValueError:
+        return "cpu"
+
+
+def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON can hold them: a dictionary of class weights may have keys that are not strings."""
+    plain = dict(params)
+    if isinstance(plain["class_weight"], Mapping):
+        plain["class_weight"] = list(plain["class_weight"].items())
+    return plain
+
+
+def _is_table(name: str) -> bool:
+    return name.rpartition(".")[2] in TABLES
+
+
+def _halved(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A table in half precision."""
+    half = array.astype(np.float16)
+    if not np.isfinite(half).all():
+        raise ValueError(f"cannot save: {name} has values beyond half precision")
+    return half
+
+
+def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
+    """The tables from their codes."""
+    bits, out = coded["bits"], dict(tensors)
+    if bits not in BITS:
+        raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")
+    for name, largest in coded["largest"].items():
+        codes = tensors[name]
+        width = plan.embedding_dim if name.endswith("E") else plan.spec.num_hashes
+        if codes.dtype != np.uint8 or codes.shape[1:] != (-(-width * bits // 8),):
+            raise ModelFileError(f"has codes of {name!r:.50} of a shape or type that is not known")
+        if not (isinstance(largest, float) and 0 < largest <= LARGEST):
+            raise ModelFileError(f"has {largest!r:.20} as the largest number of {name!r:.50}")
+        out[name] = decode(codes, largest, bits, width)
+    return out
+
+
+def _check_shapes(
+    tensors: Arrays, shapes: Mapping[str, tuple[int, ...]], for_training: bool
+) -> None:
+    """Tensors as large as the header says, before anything of that size is made.
+
+    Of what training needs in addition the engine knows more.
+    """
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise ModelFileError(f"has no tensor {name!r}")
+        array = tensors[name]
+        if array.shape != shape:
+            raise ModelFileError(f"has a tensor {name!r} of shape {array.shape}, expected {shape}")
+        if array.dtype.kind != "f":
+            raise ModelFileError(f"has a tensor {name!r} of type {array.dtype}, expected floats")
+    unknown = tensors.keys() - shapes.keys()
+    if unknown and not for_training:
+        raise ModelFileError(f"has a tensor that is not known: {min(unknown)!r:.50}")

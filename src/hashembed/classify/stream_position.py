@@ -1,0 +1,48 @@
+"""How far a model has come in a stream, so that an interrupted stream can be resumed."""
+
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any
+
+from hashembed.core.checks import whole_number
+
+_FACTOR = 0x9E3779B97F4A7C15  # odd, so that every row counts
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class StreamPosition:
+    """The number of texts learned from the present stream, and a digest of them and their labels.
+
+    The digest does not depend on how the stream was cut into batches.
+    """
+
+    texts: int = 0
+    digest: int = 0
+
+    def after(self, texts: Any, labels: Any) -> "StreamPosition":
+        """The position behind these."""
+        digest = self.digest
+        for text, label in zip(_listed(texts), _listed(labels), strict=True):
+            row = f"{label}\0{text}".encode("utf-8", "surrogatepass")
+            number = int.from_bytes(blake2b(row, digest_size=8).digest(), "little")
+            digest = (digest * _FACTOR + number) & _MASK
+        return StreamPosition(self.texts + len(texts), digest)
+
+    def to_dict(self) -> dict[str, int]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "StreamPosition":
+        """The position that `to_dict` described."""
+        texts, digest = saved.get("texts", 0), saved.get("digest", 0)
+        return cls(whole_number("texts", texts, 0, 2**62), whole_number("digest", digest, 0, _MASK))
+
+
+def _listed(column: Any) -> list[Any]:
+    """Plain Python values, whatever they come in."""
+    for method in ("to_pylist", "tolist"):
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    return list(column)

@@ -1,0 +1,30 @@
+"""Initial values of large tables, drawn by all threads and the same for any number of them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.core.threads import run_workers
+
+PART = 1 << 18  # numbers that one generator draws
+
+
+def fill_normal(
+    table: npt.NDArray[np.float32], std: float, seed: tuple[int, ...], threads: int
+) -> None:
+    """table (rows, width) ~ N(0, std^2); it may be a view.
+
+    Rows are drawn in parts, each by a generator that is seeded with `seed` and the part's number.
+    """
+    rows, width = table.shape
+    stride = max(1, PART // max(width, 1))
+    parts = -(-rows // stride)
+
+    def draw(worker: int, workers: int, barrier: Any) -> None:
+        for part in range(worker, parts, workers):
+            block = table[part * stride : (part + 1) * stride]
+            rng = np.random.Generator(np.random.SFC64([*seed, part]))
+            np.multiply(rng.standard_normal(block.shape, np.float32), np.float32(std), out=block)
+
+    run_workers(draw, max(1, min(threads, parts)))

@@ -1,0 +1,239 @@
+"""Threads for Numba kernels: the team that runs them and the barrier that they meet at.
+
+Numba's own `parallel=True` takes its threads from a layer that may not survive a fork or a second
+caller, and takes seconds longer to compile. A kernel here is an ordinary `nogil` function that is
+told which worker of how many it is.
+
+The caller's thread never takes part. It hands the whole job to a thread of ours (the leader), in
+one step that is either done or not done, and waits. Python raises KeyboardInterrupt, and what
+other signal handlers raise, in the main thread only. So no exception can come between two workers
+that must meet at a barrier, and a job that has begun always ends.
+"""
+
+import _thread
+import atexit
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import typeof
+
+from hashembed.core.intrinsics import atomic_add, atomic_load, yield_core
+from hashembed.core.njit import njit
+
+Result = TypeVar("Result")
+
+# Spinning is cheapest while every worker has a core. With more workers than cores, the one that is
+# waited for may need ours.
+_SPINS_BEFORE_YIELD = 1000
+
+_ARRIVED, _ROUND, _GIVEN_UP = 0, 8, 16  # three counters, a cache line apart
+
+
+class WorkerFailedError(RuntimeError):
+    """Another worker raised an exception, so this one stopped at the barrier."""
+
+
+def cpu_count() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+def run_workers(kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
+    """kernel(worker, workers, barrier, *arguments) on all workers at once -> their results.
+
+    There may be fewer workers than asked for, where the system gives no more threads.
+    """
+    _compile_first(kernel, workers, arguments)
+    if workers == 1:
+        return [kernel(0, 1, _barrier(), *arguments)]
+    return uninterrupted(lambda: _run_together(kernel, workers, arguments))
+
+
+def uninterrupted(function: Callable[[], Result]) -> Result:
+    """function(), on the leader's thread: it runs as a whole, or not at all.
+
+    An exception that is raised in the caller's thread meanwhile (Ctrl-C, a timer) waits until the
+    function has returned. Calls from several threads run one after the other.
+    """
+    if hasattr(_this_thread, "crew"):  # already there
+        return function()
+    job = _Job(function)
+    try:
+        _inbox_of_leader().put(job)
+        job.wait()
+    except BaseException:
+        if not job.claim():  # it has begun
+            job.wait_to_the_end()
+        raise
+    if job.error is not None:
+        try:
+            raise job.error
+        finally:
+            del job  # its traceback holds this frame
+    return cast(Result, job.result)
+
+
+class _Job:
+    """A function for the leader. Raw locks only: an exception cannot leave them half-way."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.context = contextvars.copy_context()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        self._claimed = _thread.allocate_lock()
+        self._finished = _thread.allocate_lock()
+        self._finished.acquire()
+
+    def claim(self) -> bool:
+        """Whether nobody had claimed it: then it is the caller's, to run or to drop."""
+        return self._claimed.acquire(blocking=False)
+
+    def run(self) -> None:
+        if not self.claim():
+            return
+        try:
+            self.result = self.context.run(self.function)
+        except BaseException as error:
+            self.error = error
+        self.done = True
+        self._finished.release()
+
+    def wait(self) -> None:
+        while not self.done:
+            self._finished.acquire()
+
+    def wait_to_the_end(self) -> None:
+        while not self.done:
+            try:
+                self.wait()
+            except BaseException:  # one is on its way already
+                continue
+
+
+class _Crew:
+    """The threads that work beside the leader."""
+
+    def __init__(self) -> None:
+        self.inboxes: list[SimpleQueue[Callable[[], object]]] = []
+
+    def grow(self, size: int) -> int:
+        """Up to `size` threads -> how many there are to use."""
+        while len(self.inboxes) < size:
+            inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
+            try:
+                _thread.start_new_thread(_serve, (inbox,))
+            except RuntimeError:  # the system gives no more
+                break
+            self.inboxes.append(inbox)
+        return min(size, len(self.inboxes))
+
+
+def _serve(inbox: "SimpleQueue[Callable[[], object]]") -> None:
+    while True:
+        inbox.get()()
+
+
+def _lead(inbox: "SimpleQueue[_Job]") -> None:
+    _this_thread.crew = _Crew()
+    while True:
+        inbox.get().run()
+
+
+def _run_together(kernel: Callable[..., Any], workers: int, arguments: Any) -> list[Any]:
+    """On the leader's thread: hand out the parts, do the first one, gather."""
+    crew: _Crew = _this_thread.crew
+    workers = 1 + crew.grow(workers - 1)
+    barrier = _barrier()
+    results: list[Any] = [None] * workers
+    errors: list[BaseException | None] = [None] * workers
+    finished: SimpleQueue[None] = SimpleQueue()
+
+    def work(worker: int) -> None:
+        try:
+            results[worker] = kernel(worker, workers, barrier, *arguments)
+        except BaseException as error:
+            errors[worker] = error
+            barrier[_GIVEN_UP] = 1  # nobody waits for this worker any longer
+        finished.put(None)
+
+    for worker in range(1, workers):
+        crew.inboxes[worker - 1].put(lambda worker=worker: work(worker))  # type: ignore[misc]
+    work(0)
+    for _ in range(workers):
+        finished.get()
+    failed = [error for error in errors if error is not None]
+    if failed:
+        raise next((e for e in failed if not isinstance(e, WorkerFailedError)), failed[0])
+    return results
+
+
+def _compile_first(kernel: Any, workers: int, arguments: Any) -> None:
+    """Whole: an exception in the middle of it would leave Numba's registries half filled."""
+    if getattr(kernel, "signatures", None) == []:
+        values = (0, workers, _barrier(), *arguments)
+        uninterrupted(lambda: kernel.compile(tuple(typeof(value) for value in values)))
+
+
+def _barrier() -> npt.NDArray[np.int64]:
+    return np.zeros(24, np.int64)
+
+
+_this_thread = threading.local()
+_leader: "SimpleQueue[_Job] | None" = None
+
+
+def _inbox_of_leader() -> "SimpleQueue[_Job]":
+    global _leader
+    if _leader is None:
+        # An exception before the assignment leaves an idle thread behind, and nothing else.
+        inbox: SimpleQueue[_Job] = SimpleQueue()
+        _thread.start_new_thread(_lead, (inbox,))
+        _leader = inbox
+    return _leader
+
+
+def _forget_threads() -> None:
+    """A forked process has none of them."""
+    global _this_thread, _leader
+    _this_thread, _leader = threading.local(), None
+
+
+def _finish() -> None:
+    """The interpreter must not go away under a kernel."""
+    if _leader is not None:
+        uninterrupted(lambda: None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+atexit.register(_finish)
+
+
+@njit
+def wait_for_all(barrier, workers):
+    """Return when every worker has called this as often as the caller has."""
+    if workers == 1:
+        return
+    current = atomic_load(barrier, _ROUND)
+    if atomic_add(barrier, _ARRIVED, 1) == workers - 1:
+        atomic_add(barrier, _ARRIVED, -workers)
+        atomic_add(barrier, _ROUND, 1)
+        return
+    spins = 0
+    while atomic_load(barrier, _ROUND) == current:
+        if atomic_load(barrier, _GIVEN_UP) != 0:
+            raise WorkerFailedError("another worker failed")
+        spins += 1
+        if spins > _SPINS_BEFORE_YIELD:
+            yield_core()

@@ -1,0 +1,18 @@
+"""What an engine is, the loop that trains it, and the fused engine of the CPU.
+
+In: `Bags` and `Labels`. Out: a trained engine, its history, its files.
+May import: core, hashing, text.
+"""
+
+from hashembed.core.lazy import lazy_names
+
+__all__ = ["Labels", "TrainConfig", "fit"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Labels": "hashembed.engine.labels",
+        "TrainConfig": "hashembed.engine.loop",
+        "fit": "hashembed.engine.loop",
+    },
+)

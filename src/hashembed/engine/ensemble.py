@@ -1,0 +1,171 @@
+"""Several engines that train together and vote."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hashembed.core.arrays import F32, F64, I64
+from hashembed.engine.labels import Labels
+from hashembed.engine.protocol import Engine, LossNotFiniteError, State, to_probabilities
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import id_keys
+
+
+def member_seeds(seed: int, count: int) -> list[int]:
+    """A seed for each member, for its hash functions and initial weights; the first is `seed`."""
+    stream = id_keys(np.asarray(seed, np.int64))
+    return [seed, *(int(id_keys(stream ^ np.int64(i))) for i in range(1, count))]
+
+
+class Ensemble:
+    """Engines whose probabilities are averaged (soft voting); itself an engine.
+
+    Members see the same batches at the same rates and differ in what they were made with: hash
+    seeds, initial weights, sizes, layers. When one of them finds a loss that is not finite, it
+    keeps its last good weights; members before it (on a GPU all others) have trained on the batches
+    of that call.
+
+    Example:
+        >>> from hashembed.hashing.spec import HashSpec
+        >>> from hashembed.engine.shallow.model import ShallowModel
+        >>> members = [
+        ...     ShallowModel(HashSpec(1000, 100, seed=s), 16, 2, seed=s) for s in member_seeds(0, 3)
+        ... ]
+        >>> ensemble = Ensemble(members)
+    """
+
+    def __init__(self, members: Sequence[Engine]) -> None:
+        if not members:
+            raise ValueError("an ensemble needs at least one member, found none")
+        for what in ("multilabel", "learning_rate"):
+            found = {getattr(member, what) for member in members}
+            if len(found) > 1:
+                listed = " and ".join(sorted(map(str, found)))
+                raise ValueError(f"all members must have the same {what}, found {listed}")
+        self.members = list(members)
+        self.multilabel, self.learning_rate = members[0].multilabel, members[0].learning_rate
+
+    @classmethod
+    def from_tensors(cls, make: Callable[[int, State], Engine], tensors: State) -> "Ensemble":
+        """The ensemble that `tensors` came from; `make(i, tensors)` makes its member i."""
+        count = len({name.partition(".")[0] for name in tensors})
+        return cls([make(i, _part(tensors, i)) for i in range(count)])
+
+    @property
+    def chunk(self) -> int:
+        """As its first member has it."""
+        return self.members[0].chunk
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of all members."""
+        return sum(member.num_parameters for member in self.members)
+
+    def train(
+        self,
+        bags: Bags,
+        labels: Labels,
+        order: I64,
+        rates: F32,
+        *,
+        batch_size: int = 256,
+        weights: F32 | None = None,
+        snippets: Any = None,
+    ) -> F32:
+        """Train the members on these batches -> their mean loss.
+
+        On a GPU all at once, else one after the other.
+        """
+        if all(getattr(member, "fast", False) for member in self.members):
+            together: Any = self.members[0]
+            losses: F32 = together.train_together(
+                self.members, bags, labels, order, rates, batch_size, weights, snippets
+            )
+            return np.asarray(losses.mean(axis=0, dtype=np.float64), np.float32)
+        total = np.zeros(len(order), np.float64)
+        for number, member in enumerate(self.members, 1):
+            try:
+                total += member.train(
+                    bags,
+                    labels,
+                    order,
+                    rates,
+                    batch_size=batch_size,
+                    weights=weights,
+                    snippets=snippets,
+                )
+            except LossNotFiniteError as error:
+                message = f"member {number} of {len(self.members)}: {error}"
+                raise LossNotFiniteError(message) from None
+        return (total / len(self.members)).astype(np.float32)
+
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
+        """As the members take them."""
+        return self.members[0].snippets(bags, seed, epoch, minimum, maximum)
+
+    def scores(self, bags: Bags) -> F32:
+        """Logits (documents, classes): of mean probabilities, the logarithm or the log-odds."""
+        z = np.stack([member.scores(bags).astype(np.float64) for member in self.members])
+        if self.multilabel:
+            scores = _log_mean(-np.logaddexp(0, -z)) - _log_mean(-np.logaddexp(0, z))
+        else:
+            scores = _log_mean(z - np.logaddexp.reduce(z, axis=2)[..., None])
+        return scores.astype(np.float32)
+
+    def vectors(self, bags: Bags) -> F32:
+        """The vectors of all members (documents, members x d), side by side."""
+        return np.concatenate([member.vectors(bags) for member in self.members], axis=1)
+
+    def probabilities(self, bags: Bags) -> F32:
+        """The mean of the members' probabilities (documents, classes)."""
+        return to_probabilities(self.scores(bags), self.multilabel)
+
+    def tensors(self) -> State:
+        """The weights of all members, for a file; those of member i begin with "i."."""
+        return self._joined([member.tensors() for member in self.members])
+
+    def state(self) -> State:
+        """Copies of everything that training changes."""
+        return self._joined([member.state() for member in self.members])
+
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        known = {str(i) for i in range(len(self.members))}
+        if unknown := {name.partition(".")[0] for name in state} - known:
+            raise ValueError(
+                f"found {len(self.members)} members, but a tensor of {min(unknown)!r:.20}"
+            )
+        for i, member in enumerate(self.members):
+            member.check_state(_part(state, i))
+
+    def load_state(self, state: State) -> None:
+        """Back to that state."""
+        for i, member in enumerate(self.members):
+            member.load_state(_part(state, i))
+
+    def keep(self) -> list[Any]:
+        """Such copies for the time of a training run."""
+        return [member.keep() for member in self.members]
+
+    def go_back(self, kept: list[Any]) -> None:
+        """Back to what was kept."""
+        for member, state in zip(self.members, kept, strict=True):
+            member.go_back(state)
+
+    def _joined(self, parts: Sequence[State]) -> State:
+        return {
+            f"{i}.{name}": array for i, part in enumerate(parts) for name, array in part.items()
+        }
+
+
+def _part(tensors: State, i: int) -> State:
+    start = f"{i}."
+    return {n.removeprefix(start): array for n, array in tensors.items() if n.startswith(start)}
+
+
+def _log_mean(logarithms: F64) -> F64:
+    """log p of each member (members, n, C) -> the logarithm of the mean p (n, C)."""
+    total: F64 = np.logaddexp.reduce(logarithms, axis=0)
+    return total - math.log(len(logarithms))

@@ -1,0 +1,1 @@
+"""The paper's shallow model on the CPU: bag, linear layer, softmax, fused in one kernel."""

@@ -1,0 +1,184 @@
+"""The arrays that the kernels of the shallow model work on.
+
+Letters are the paper's: E (B, d) components, P (K, k) importance weights, C classes. A *record*
+keeps all that belongs to a row of P in one cache line: its k weights, the row's accumulator, and
+its *slot*, the place where its gradient is summed in the batch that last touched it.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hashembed.core.arrays import F32, I32, I64, U8, U32
+from hashembed.hashing.scalars import SALT
+
+CACHE_LINE = 64  # bytes
+MAX_TOKENS = 2**31 - 1  # of a batch: places are 32-bit integers
+
+# What a worker does at a time should fit into its own cache: tokens of a shard, rows of a bin.
+# The number of shards follows from the batch alone, so that the order of every sum does too.
+MIN_SHARD_TOKENS = 1024
+SHARD_TOKENS = 8192
+FIRST_SHARDS = 8  # small ones, so that there is something to do for so many workers
+MAX_SHARDS = 64
+MAX_BINS = 128
+MIN_BIN_BITS = 6
+
+
+AHEAD = 16  # how many rows before its turn a row is asked for
+DOCUMENTS_AHEAD = 8
+
+
+class Tables(NamedTuple):
+    """Everything that training changes, and the hash seeds."""
+
+    E: F32  # (B, d)
+    E_square: F32  # (B,)
+    records: F32  # (K, record_width(k)); one row without importance weights
+    slots: U32  # the same memory, seen as integers
+    W: F32  # (C, d)
+    W_square: F32  # (C, d)
+    bias: F32  # (C,)
+    bias_square: F32  # (C,)
+    seeds: U32  # (1 + k,)
+
+
+class Documents(NamedTuple):
+    """Bags and what is known of them; a document is keys[start : start + length]."""
+
+    keys: I64
+    starts: I64  # (n,)
+    lengths: I64  # (n,)
+    labels: I64  # labels of all documents, one after the other
+    label_offsets: I64  # (n + 1,)
+    weights: F32  # (n,)
+    class_weights: F32  # (2, C) as in `Labels`; (2, 0) where all are 1
+
+
+class Batches(NamedTuple):
+    """A pass, or a part of one: which documents in which order, and at what rates."""
+
+    order: I64  # (m,)
+    begins: I64  # (m + 1,), tokens before each document of `order`, and after the last
+    rates: F32  # one a batch
+    shards: I64  # one a batch, into how many the work is cut
+    losses: F32  # (m,), out
+    batch_size: int
+
+
+class Scratch(NamedTuple):
+    """Room for one batch, shared by all workers."""
+
+    # of tokens in the order of the documents
+    rows: U32  # (tokens,)
+    # of tokens, shard after shard, and in each document after document
+    marks: I64  # (tokens,), what tells tokens apart; then those of the distinct tokens
+    places: U32  # (tokens,), which of the distinct tokens of its shard
+    counts: I32  # (batch * shards,), tokens of a document in a shard
+    runs: I32  # ((batch + 1) * shards,), where they begin
+    # of distinct tokens, each shard's from where its tokens begin
+    distinct: I64  # (shards,), how many
+    found: U32  # (workers, entries), hash table of a shard: mark -> place
+    distinct_rows: U32  # (tokens,)
+    buckets: U32  # (k, tokens)
+    weights: F32  # (tokens, k), P before the update
+    vectors: F32  # (tokens, d), hash vectors; then dloss / d(hash vector)
+    moved: U8  # (tokens,), whether there is such a gradient
+    movers: U32  # (tokens,), places of those
+    owners: U32  # (tokens,), row of P whose gradient is in a slot
+    P_sums: F32  # (tokens, k)
+    # of documents
+    partial: F32  # (shards, batch, d), sums of hash vectors over the tokens of a shard
+    h: F32  # (batch, d), over all tokens
+    g: F32  # (batch, d), dloss / dh
+    z: F32  # (batch, C), logits, then dloss / dlogits
+    learned: U8  # (batch,)
+    # of pairs (distinct token, bucket), shard after shard, and in each bin after bin
+    bin_begins: I32  # (shards, bins + 1)
+    pair_bucket: U32  # (tokens * k,)
+    pair_place: U32  # (tokens * k,)
+    pair_weight: F32  # (tokens * k,)
+    E_sums: F32  # (workers, rows of a bin, d), zero where nobody is at work
+    touched: U8  # (workers, rows of a bin)
+    touched_rows: U32  # (workers, rows of a bin + 1)
+    # of classes
+    W_sums: F32  # (C, d)
+    # how the work is cut
+    cursors: I32  # (workers, shards or bins)
+    bin_bits: int
+    salt: np.uint64  # of hash tables
+
+
+def aligned(*shape: int) -> F32:
+    """An uninitialised array that begins with a cache line.
+
+    With d = 16 a row is then exactly one line; anywhere else it would lie across two.
+    """
+    size = 4 * math.prod(shape)
+    raw = np.empty(size + CACHE_LINE, np.uint8)
+    start = -raw.ctypes.data % CACHE_LINE
+    return raw[start : start + size].view(np.float32).reshape(shape)
+
+
+def record_width(k: int) -> int:
+    """Floats in a record: k + 2, rounded up to a power of two."""
+    return 1 << (k + 1).bit_length()
+
+
+def shards_for(tokens: I64) -> I64:
+    """Into how many shards to cut batches of so many tokens."""
+    small = np.minimum(tokens // MIN_SHARD_TOKENS, FIRST_SHARDS)
+    return np.clip(np.maximum(small, tokens // SHARD_TOKENS), 1, MAX_SHARDS)
+
+
+def bin_bits_for(num_buckets: int) -> int:
+    """Rows of E in a bin, as a power of two."""
+    return max(MIN_BIN_BITS, (-(-num_buckets // MAX_BINS) - 1).bit_length())
+
+
+def make_scratch(tables: Tables, batch: int, tokens: int, shards: int, workers: int) -> Scratch:
+    """Room for batches of so many documents, tokens and shards."""
+    (classes, d), k = tables.W.shape, len(tables.seeds) - 1
+    if tokens * k > MAX_TOKENS:
+        raise ValueError(
+            f"a batch must have at most {MAX_TOKENS // k:,} n-grams, found {tokens:,}: "
+            "make the batches smaller or cut long documents"
+        )
+    bits = bin_bits_for(len(tables.E))
+    bins, width = -(-len(tables.E) // (1 << bits)), 1 << bits
+    sums = aligned(workers, width, d)
+    sums.fill(0)
+    return Scratch(
+        rows=np.empty(tokens, np.uint32),
+        marks=np.empty(tokens, np.int64),
+        places=np.empty(tokens, np.uint32),
+        counts=np.empty(batch * shards, np.int32),
+        runs=np.empty((batch + 1) * shards, np.int32),
+        distinct=np.empty(shards, np.int64),
+        found=np.empty((workers, 2 << max(tokens, 1).bit_length()), np.uint32),
+        distinct_rows=np.empty(tokens + AHEAD, np.uint32),
+        buckets=np.empty((k, tokens + AHEAD), np.uint32),
+        weights=np.empty((tokens, k), np.float32),
+        vectors=aligned(tokens, d),
+        moved=np.empty(tokens, np.uint8),
+        movers=np.empty(tokens + AHEAD, np.uint32),
+        owners=np.empty(tokens, np.uint32),
+        P_sums=np.empty((tokens, k), np.float32),
+        partial=aligned(shards, batch, d),
+        h=aligned(batch, d),
+        g=aligned(batch, d),
+        z=np.empty((batch, classes), np.float32),
+        learned=np.empty(batch, np.uint8),
+        bin_begins=np.empty((shards, bins + 1), np.int32),
+        pair_bucket=np.empty(tokens * k + AHEAD, np.uint32),
+        pair_place=np.empty(tokens * k + AHEAD, np.uint32),
+        pair_weight=np.empty(tokens * k, np.float32),
+        E_sums=sums,
+        touched=np.zeros((workers, width), np.uint8),
+        touched_rows=np.empty((workers, width + 1), np.uint32),
+        W_sums=aligned(classes, d),
+        cursors=np.empty((workers, max(shards, bins)), np.int32),
+        bin_bits=bits,
+        salt=SALT,
+    )

@@ -1,0 +1,366 @@
+"""The shallow model of the paper on the CPU: bag -> linear -> softmax, without torch."""
+
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from hashembed.core.arrays import F32, I64
+from hashembed.core.draws import fill_normal
+from hashembed.core.njit import may_compile
+from hashembed.core.threads import cpu_count, run_workers
+from hashembed.engine.labels import Labels
+from hashembed.engine.protocol import (
+    CHUNK,
+    State,
+    check_arrays,
+    check_class_weights,
+    check_labels,
+    check_rates,
+    loss_not_finite,
+    to_probabilities,
+)
+from hashembed.engine.shallow.arrays import (
+    Batches,
+    Documents,
+    Tables,
+    aligned,
+    make_scratch,
+    record_width,
+    shards_for,
+)
+from hashembed.engine.shallow.kernel import Kernels, kernels_for
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.initial import IMPORTANCE_STD, WEIGHT_STD
+from hashembed.hashing.spec import HashSpec, derive_seeds
+
+OUTPUT_RANGE = 0.25
+
+MARGIN = 0.02  # a document with no larger error is learned: it moves the output layer only
+
+# In Adagrad's denominator: gradients well below this are noise, and rows that see nothing else
+# should not take full steps.
+EPSILON = 1e-3
+
+
+class ShallowModel:
+    """Hash vectors of a document's n-grams, summed, and a linear layer on top.
+
+    Args:
+        spec: the hash: K, B, k, indexing, seed.
+        embedding_dim: d.
+        num_classes: C.
+        importance: False fixes all importance weights at 1, the hashing trick.
+        multilabel: a document may have any number of classes (sigmoids), not exactly one (softmax).
+        seed: of the initial weights.
+        threads: how many to use; None is all cores. The result does not depend on it.
+    """
+
+    learning_rate: float | None = None
+    _checked: ref[I64] | None = None  # keys whose range is known to be right
+    _checked_labels: ref[Labels] | None = None
+
+    def __init__(
+        self,
+        spec: HashSpec,
+        embedding_dim: int,
+        num_classes: int,
+        *,
+        importance: bool = True,
+        multilabel: bool = False,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        self.spec, self.importance, self.multilabel = spec, importance, multilabel
+        self.threads = threads or cpu_count()
+        B, d, seed = spec.num_buckets, embedding_dim, seed & (2**63 - 1)
+        E = aligned(B, d)
+        fill_normal(E, WEIGHT_STD, (seed, 0), self.threads)
+        rng = np.random.default_rng((seed, 1))
+        W = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d)).astype(np.float32)
+        self.tables = _tables(spec, E, W, importance)
+        if importance:
+            fill_normal(self.importance_weights, IMPORTANCE_STD, (seed, 2), self.threads)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To be pickled or copied: without what was checked, which weak references hold."""
+        return {n: v for n, v in vars(self).items() if n not in ("_checked", "_checked_labels")}
+
+    @classmethod
+    def from_tensors(
+        cls,
+        spec: HashSpec,
+        tensors: State,
+        *,
+        multilabel: bool = False,
+        threads: int | None = None,
+    ) -> "ShallowModel":
+        """A model with the weights and, unless they are left out, accumulators of `tensors`."""
+        self = cls.__new__(cls)
+        self.spec, self.importance, self.multilabel = spec, "P" in tensors, multilabel
+        self.threads = threads or cpu_count()
+        E = aligned(*tensors["E"].shape)
+        E[:] = tensors["E"]
+        self.tables = _tables(spec, E, tensors["W"].astype(np.float32), self.importance)
+        arrays = self._arrays()
+        if unknown := tensors.keys() - arrays.keys():
+            raise ValueError(f"tensors that are not known: {', '.join(sorted(unknown))}")
+        for name in tensors:
+            np.copyto(arrays[name], tensors[name])
+        return self
+
+    def mean_squares(self) -> dict[str, float]:
+        """The mean accumulator of the rows that were ever touched, for each table."""
+        means = {}
+        for name, array in self._arrays().items():
+            if name.endswith("_square"):
+                touched = array[array > 0]
+                means[name] = float(touched.mean(dtype=np.float64)) if touched.size else 0.0
+        return means
+
+    def fill_squares(self, means: dict[str, float]) -> None:
+        """Every accumulator at its table's mean: for a model that was saved without them."""
+        arrays = self._arrays()
+        for name, mean in means.items():
+            arrays[name].fill(mean)
+
+    def grow(self, num_classes: int) -> None:
+        """More classes. The new ones start without evidence, as unlikely as the least likely.
+
+        The logits of the others stay as they are.
+        """
+        tables, more = self.tables, num_classes - len(self.tables.bias)
+        if more < 0:
+            raise ValueError(f"found {len(tables.bias)} classes, cannot shrink to {num_classes}")
+
+        def longer(array: F32, value: float = 0.0) -> F32:
+            tail = np.full((more, *array.shape[1:]), value, np.float32)
+            return np.concatenate([array, tail])
+
+        self.tables = tables._replace(
+            W=longer(tables.W),
+            W_square=longer(tables.W_square),
+            bias=longer(tables.bias, float(tables.bias.min(initial=0))),
+            bias_square=longer(tables.bias_square),
+        )
+
+    @property
+    def importance_weights(self) -> F32:
+        """P (K, k), a view."""
+        return self.tables.records[:, : self.spec.num_hashes]
+
+    @property
+    def chunk(self) -> int:
+        """N-grams that `train` should have at a time."""
+        return CHUNK
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the embedding and of the layer on top."""
+        tables = self.tables
+        weights = self.spec.num_embeddings * self.spec.num_hashes if self.importance else 0
+        return int(tables.E.size + weights + tables.W.size + tables.bias.size)
+
+    def train(
+        self,
+        bags: Bags,
+        labels: Labels,
+        order: I64,
+        rates: F32,
+        *,
+        batch_size: int = 256,
+        weights: F32 | None = None,
+        snippets: tuple[I64, I64] | None = None,
+    ) -> F32:
+        """Train on the documents of `order`, in batches, with one rate a batch -> their losses.
+
+        `snippets` (starts, lengths) restricts each document to a run of its keys.
+        """
+        documents = self._documents(bags, labels, weights, snippets)
+        if len(order) and not 0 <= order.min() <= order.max() < len(bags):
+            raise ValueError(
+                f"there are {len(bags):,} documents, found {order.min()} to {order.max()}"
+            )
+        begins = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(documents.lengths[order], out=begins[1:])
+        edges = begins[np.append(np.arange(0, len(order), batch_size), len(order))]
+        tokens = np.diff(edges)
+        shards = shards_for(tokens)
+        most, most_shards = int(tokens.max(initial=0)), int(shards.max(initial=1))
+        workers = min(self.threads, most_shards)
+        batches = Batches(
+            order=np.ascontiguousarray(order, np.int64),
+            begins=begins,
+            rates=np.ascontiguousarray(rates, np.float32),
+            shards=shards,
+            losses=np.zeros(len(order), np.float32),
+            batch_size=batch_size,
+        )
+        check_rates(len(edges) - 1, rates)
+        kernel = self._kernels.train
+        with may_compile(kernel):
+            done = run_workers(
+                kernel,
+                workers,
+                self.tables,
+                documents,
+                batches,
+                make_scratch(self.tables, batch_size, most, most_shards, workers),
+                self.spec.num_embeddings,
+                self.spec.num_buckets,
+                self.multilabel,
+                np.float32(MARGIN),
+                np.float32(EPSILON),
+            )
+        if done[0] < len(rates):
+            raise loss_not_finite(int(done[0]), len(rates))
+        return batches.losses
+
+    def scores(self, bags: Bags) -> F32:
+        """Logits (documents, classes)."""
+        return self._outputs(bags, self.tables.W, self.tables.bias)
+
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, d) that the linear layer sees."""
+        d = self.tables.E.shape[1]
+        return self._outputs(bags, np.eye(d, dtype=np.float32), np.zeros(d, np.float32))
+
+    def _outputs(self, bags: Bags, W: F32, bias: F32) -> F32:
+        """A linear layer of these weights on top of the document vectors."""
+        self._check_ids(bags.keys)
+        tables = self.tables
+        out = np.empty((len(bags), len(bias)), np.float32)
+        run_workers(
+            self._kernels.scores,
+            self.threads if len(bags.keys) > 10_000 else 1,
+            tables.E,
+            tables.records,
+            W,
+            bias,
+            tables.seeds,
+            bags.keys,
+            bags.offsets,
+            self.spec.num_embeddings,
+            self.spec.num_buckets,
+            out,
+        )
+        return out
+
+    def probabilities(self, bags: Bags) -> F32:
+        """Softmax or sigmoids of the logits (documents, classes)."""
+        return to_probabilities(self.scores(bags), self.multilabel)
+
+    def tensors(self) -> State:
+        """Copies of the weights, E, W, bias and, unless it has none, P, for a file."""
+        tables = self.tables
+        arrays = {"E": tables.E, "W": tables.W, "bias": tables.bias}
+        if self.importance:
+            arrays["P"] = self.importance_weights
+        return {name: array.copy() for name, array in arrays.items()}
+
+    def state(self) -> State:
+        """Copies of everything that training changes."""
+        return {name: array.copy() for name, array in self._arrays().items()}
+
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        check_arrays(self._arrays(), state)
+        for name, array in state.items():
+            if name.endswith("_square") and array.min(initial=0) < 0:
+                raise ValueError(f"{name} must hold sums of squares, found {array.min()}")
+
+    def load_state(self, state: State) -> None:
+        """Back to that state."""
+        self.check_state(state)
+        for name, array in self._arrays().items():
+            np.copyto(array, state[name])
+
+    def keep(self) -> State:
+        """The same as `state`: a copy for the time of a training run."""
+        return self.state()
+
+    def go_back(self, kept: State) -> None:
+        """Back to what was kept."""
+        self.load_state(kept)
+
+    def snippets(
+        self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int
+    ) -> tuple[I64, I64]:
+        """A run of keys of each document, as `train` takes it."""
+        return bags.snippets(seed, epoch, minimum, maximum)
+
+    def _arrays(self) -> State:
+        tables, k = self.tables, self.spec.num_hashes
+        names = ("E", "E_square", "W", "W_square", "bias", "bias_square")
+        arrays = {name: getattr(tables, name) for name in names}
+        return {**arrays, "P": tables.records[:, :k], "P_square": tables.records[:, k]}
+
+    @property
+    def _kernels(self) -> Kernels:
+        return kernels_for(self.spec, self.tables.E.shape[1], self.importance)
+
+    def _documents(
+        self,
+        bags: Bags,
+        labels: Labels,
+        weights: F32 | None = None,
+        snippets: tuple[I64, I64] | None = None,
+    ) -> Documents:
+        self._check_ids(bags.keys)
+        self._check_labels(labels, len(bags))
+        starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
+        if weights is None:
+            weights = np.ones(len(bags), np.float32)
+        elif len(weights) != len(bags):
+            raise ValueError(f"found {len(bags):,} documents, but {len(weights):,} weights")
+        return Documents(
+            keys=bags.keys,
+            starts=np.ascontiguousarray(starts),
+            lengths=lengths,
+            labels=labels.labels,
+            label_offsets=labels.offsets,
+            weights=np.ascontiguousarray(weights, np.float32),
+            class_weights=self._class_weights(labels),
+        )
+
+    def _class_weights(self, labels: Labels) -> F32:
+        """As the kernels take them."""
+        if labels.class_weights is None:
+            return np.empty((2, 0), np.float32)
+        return check_class_weights(labels, self.multilabel, len(self.tables.bias))
+
+    def _check_ids(self, keys: I64) -> None:
+        """With `identity` indexing keys are places in the tables; asked once for each array."""
+        if self.spec.indexing != "identity" or (self._checked and self._checked() is keys):
+            return
+        if keys.size and not 0 <= keys.min() <= keys.max() < self.spec.num_embeddings:
+            raise ValueError(
+                f"identity indexing takes ids from 0 to {self.spec.num_embeddings - 1}, "
+                f"found ids from {keys.min()} to {keys.max()}"
+            )
+        self._checked = ref(keys)
+
+    def _check_labels(self, labels: Labels, documents: int) -> None:
+        """Asked once for each set of labels: a pass comes here many times."""
+        if self._checked_labels and self._checked_labels() is labels and len(labels) == documents:
+            return
+        check_labels(labels, documents, len(self.tables.bias), self.multilabel)
+        self._checked_labels = ref(labels)
+
+
+def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:
+    """Tables around these weights, with everything else at zero."""
+    rows = spec.num_embeddings if importance else 1
+    records = aligned(rows, record_width(spec.num_hashes))
+    records.fill(0)
+    return Tables(
+        E=E,
+        E_square=np.zeros(len(E), np.float32),
+        records=records,
+        slots=records.view(np.uint32),
+        W=W,
+        W_square=np.zeros_like(W),
+        bias=np.zeros(len(W), np.float32),
+        bias_square=np.zeros(len(W), np.float32),
+        seeds=derive_seeds(spec.seed, spec.num_hashes),
+    )

@@ -1,0 +1,167 @@
+"""Tensors in one safetensors file, and in its header everything needed to read them.
+
+Writing is atomic: the file appears whole, or not at all. A checksum over header and tensors is
+verified on reading: a damaged file is refused with a sentence, never half understood.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.core.printable import printable
+from hashembed.core.tensor_layout import MAX_HEADER, Layout, read_layout, read_tensor
+from hashembed.core.writing import PathLike, write_whole
+from hashembed.hashing.spec import HASH_VERSION
+
+FORMAT_VERSION = 1
+KEY, CHECKSUM = "hashembed", "checksum"
+
+Arrays = dict[str, npt.NDArray[Any]]
+LARGEST = float(np.finfo(np.float32).max)  # that models compute with
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model, or not one that this version can read."""
+
+
+def save_tensors(
+    path: PathLike, kind: str, tensors: Mapping[str, npt.NDArray[Any]], meta: Any
+) -> None:
+    """Write tensors and metadata; `kind` says what they are."""
+    from safetensors.numpy import save
+
+    header = json.dumps(
+        {"kind": kind, "format": FORMAT_VERSION, "hash": HASH_VERSION, "meta": meta},
+        default=_plain,
+    )
+    if len(header) > MAX_HEADER // 2:  # quotes are escaped when it becomes a part of another
+        raise ValueError(
+            f"cannot save: labels and settings take {len(header):,} bytes, of which a file holds "
+            f"at most {MAX_HEADER // 2:,}"
+        )
+    arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    write_whole(path, save(arrays, {KEY: header, CHECKSUM: _checksum(header, arrays)}))
+
+
+def load_tensors(path: PathLike, kind: str) -> tuple[Arrays, Any]:
+    """What `save_tensors` wrote -> tensors, metadata."""
+    with _opened(path) as (file, layout):
+        header = layout.metadata[KEY]
+        content = _understand(path, kind, header)
+        arrays = {name: read_tensor(file, layout, name) for name in layout.places}
+        if _checksum(header, arrays) != layout.metadata.get(CHECKSUM, ""):
+            raise ModelFileError(f"{path} is damaged: its checksum does not fit its content")
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ModelFileError(f"{path} holds NaN or infinity in its tensor {name!r:.50}")
+            if array.dtype == np.float64 and (np.abs(array) > LARGEST).any():
+                raise ModelFileError(f"{path} holds numbers too large in its tensor {name!r:.50}")
+        return arrays, content["meta"]
+
+
+def read_header(path: PathLike) -> dict[str, Any]:
+    """Kind, versions, metadata and the shapes of the tensors, without reading the tensors."""
+    with _opened(path) as (file, layout):
+        content = _understand(path, None, layout.metadata[KEY])
+        shapes = {
+            name: {"shape": list(place.shape), "dtype": place.dtype}
+            for name, place in layout.places.items()
+        }
+        return {**content, "tensors": shapes, "bytes": os.fstat(file.fileno()).st_size}
+
+
+def kind_of(path: PathLike) -> str | None:
+    """What a file of ours holds, such as "TextClassifier"; None of a file that is not ours."""
+    try:
+        with _opened(path) as (_, layout):
+            return str(_understand(path, None, layout.metadata[KEY])["kind"])
+    except ModelFileError:
+        return None
+
+
+@contextmanager
+def understanding(path: PathLike) -> Iterator[None]:
+    """Around code that makes something of a file's fields: whatever is wrong is one sentence."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(printable(f"{path} {error}")) from None
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        message = f"{type(error).__name__}: {error!s:.300}"
+        raise ModelFileError(printable(f"{path} cannot be understood: {message}")) from None
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers, as JSON can hold them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot save {value!r} of type {type(value).__name__}")
+
+
+def _checksum(header: str, arrays: Arrays) -> str:
+    """Over the header and each tensor's name, type, shape and bytes."""
+    digest = blake2b(header.encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _opened(path: PathLike) -> Iterator[tuple[BinaryIO, Layout]]:
+    """The file and its layout, with our own header among the metadata."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise ModelFileError(f"{path} is a folder, not a model file")
+    if not stat.S_ISREG(mode):  # a pipe would be waited for
+        raise ModelFileError(f"{path} is a pipe, a device or a socket: save it to a file first")
+    with open(path, "rb") as file:
+        try:
+            layout = read_layout(file)
+            if KEY not in layout.metadata:
+                raise ModelFileError(f"{path} is a safetensors file, but not one of hashembed's")
+            yield file, layout
+        except ModelFileError:
+            raise
+        except ValueError as error:
+            message = f"{path} is damaged or not a safetensors file: {error}"
+            raise ModelFileError(printable(message)) from None
+
+
+def _understand(path: PathLike, kind: str | None, header: str) -> dict[str, Any]:
+    try:
+        content = json.loads(header)
+    except (ValueError, RecursionError):
+        raise ModelFileError(f"{path} is damaged: its header is no JSON") from None
+    wanted = {"kind", "format", "hash", "meta"}
+    if not isinstance(content, dict) or not wanted <= content.keys():
+        raise ModelFileError(f"{path} is damaged: its header lacks {sorted(wanted)}")
+    if not isinstance(content["format"], int) or content["format"] > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format {content['format']!r:.20}, but this version of hashembed reads up "
+            f"to {FORMAT_VERSION}: upgrade it"
+        )
+    if content["hash"] != HASH_VERSION:
+        raise ModelFileError(
+            f"{path} was made with hash version {content['hash']!r:.20}, this is {HASH_VERSION}"
+        )
+    if kind is not None and content["kind"] != kind:
+        found = printable(f"{content['kind']!s:.50}")
+        raise ModelFileError(f"{path} holds a {found}, not a {kind}")
+    return content

@@ -1,0 +1,12 @@
+"""Selected bags of keys, copied together."""
+
+from hashembed.core.njit import njit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gather(keys, starts, offsets, out):
+    """out[offsets[i] : offsets[i + 1]] = keys[starts[i] : ...] for each i."""
+    for i in range(len(starts)):
+        shift = starts[i] - offsets[i]
+        for o in range(offsets[i], offsets[i + 1]):
+            out[o] = keys[o + shift]

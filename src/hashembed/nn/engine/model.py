@@ -1,0 +1,498 @@
+"""The torch engine: a bag of hash vectors under any number of hidden layers, on any device."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hashembed.core.arrays import F32, I64
+from hashembed.core.checks import one_of, whole_number
+from hashembed.engine.labels import Labels
+from hashembed.engine.protocol import (
+    CHUNK,
+    State,
+    check_arrays,
+    check_class_weights,
+    check_labels,
+    check_rates,
+    loss_not_finite,
+    to_probabilities,
+)
+from hashembed.engine.shallow.model import EPSILON as ADAGRAD_EPSILON
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec
+from hashembed.nn.engine.batches import make_batch, place_keys, to_device
+from hashembed.nn.engine.network import Network, draw_kept
+from hashembed.nn.engine.saved_state import check_optimizers
+from hashembed.nn.layers import Aggregation, Mode
+from hashembed.nn.ops.dispatch import HAS_TRITON, MAX_DIM
+from hashembed.nn.optim.base import RowOptimizer
+from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam
+
+if HAS_TRITON:
+    from hashembed.nn.engine import transfer as feeding
+
+Optimizer = Literal["adam", "adagrad"]
+# The number of steps, the weights, and the state of each optimizer.
+Kept = tuple[int, dict[str, Tensor], list[dict[Tensor, dict[str, Any]]]]
+
+NGRAMS_AT_ONCE, DOCUMENTS_AT_ONCE = 2**18, 2**12  # when scoring
+ON_GPU = 16  # times as many, on a GPU
+GPU_CHUNK = 2**26
+
+# The names that tensors have in files; those of the shallow model are the same there.
+_NAMES = {"bag.weight": "E", "bag.importance": "P", "output.weight": "W", "output.bias": "bias"}
+
+
+class DeepModel:
+    """Hash vectors of a document's n-grams, hidden layers, a linear layer.
+
+    Args:
+        spec: the hash: K, B, k, indexing, seed.
+        embedding_dim: d.
+        num_classes: C.
+        hidden_layers: widths, each with ReLU; the paper's deep model has (1000, 1000, 1000). None
+            is the shallow model, without normalisation.
+        batch_norm: batch normalisation between all layers, as in the paper. On many sets it costs
+            accuracy: see "Is it the normalisation?" in experiments/README.md.
+        importance: False fixes all importance weights at 1. With k = 1 that is a standard
+            embedding: the hashing trick, or a dictionary's under "identity" indexing with B = K.
+        mode: "sum" or "mean" of a document's hash vectors.
+        aggregation, append_importance: as in `HashEmbedding`.
+        multilabel: a document may have any number of classes (sigmoids), not exactly one (softmax).
+        optimizer: "adam", whose first rate is 0.001 unless the training says otherwise, on the mean
+            loss of a batch; or "adagrad" on the sum, with one accumulator for each row of E and P,
+            as in `ShallowModel` (which in addition leaves learned documents alone).
+        dropout: the part of the n-grams that is left out in training, drawn anew in every batch.
+        seed: of the initial weights and of the dropout.
+        device: where tables, layers and all keys of the training data live: "cpu", "cuda", ...
+            On a GPU with Triton a step is a CUDA graph (see `nn/engine/graph.py`).
+
+    On the CPU the same seed gives the same bits. Hash vectors and their updates do not depend on
+    the number of threads; but products of matrices and batch normalisation are PyTorch's, and with
+    hidden layers their last bits may differ with `torch.set_num_threads`, and those of scores with
+    the number of documents scored together. On a GPU PyTorch's own sums come in any order, unless
+    `torch.use_deterministic_algorithms` forbids it. Scoring between two passes lets rows catch up
+    with Adam (see `RowAdam`), which changes later bits too: resume from where `fit` was.
+    """
+
+    def __init__(
+        self,
+        spec: HashSpec,
+        embedding_dim: int,
+        num_classes: int,
+        hidden_layers: Sequence[int] = (),
+        *,
+        batch_norm: bool = True,
+        importance: bool = True,
+        mode: Mode = "sum",
+        aggregation: Aggregation = "sum",
+        append_importance: bool = False,
+        multilabel: bool = False,
+        optimizer: Optimizer = "adam",
+        dropout: float = 0.0,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        for width in hidden_layers:
+            whole_number("hidden_layers", width, 1, 2**31 - 1)
+        one_of("optimizer", optimizer, ("adam", "adagrad"))
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be from 0 to below 1, found {dropout}")
+        if torch.device(device).type == "cuda" and not HAS_TRITON:
+            warnings.warn(
+                "Triton is not installed: the GPU trains in plain PyTorch, which takes many times "
+                "as long. pip install triton",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self.spec, self.multilabel, self.seed = spec, multilabel, seed
+        self.optimizer, self.device = optimizer, torch.device(device)
+        self.steps = 0
+        self.network = Network(
+            spec,
+            embedding_dim,
+            num_classes,
+            hidden_layers,
+            batch_norm=batch_norm,
+            importance=importance,
+            mode=mode,
+            aggregation=aggregation,
+            append_importance=append_importance,
+            dropout=dropout,
+            device="meta",  # neither values yet, nor numbers drawn from the global random state
+        ).to_empty(device=self.device)
+        self.network.reset_parameters(torch.Generator().manual_seed(seed))
+        self.optimizers = self._make_optimizers()
+        self.version = 0  # of the tensors that graphs of steps work on
+        self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
+        self.prepared: Any = None  # the `Steps` of the last training on a GPU
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without graphs of steps: a copy makes its own."""
+        return {**self.__dict__, "prepared": None}
+
+    @classmethod
+    def from_tensors(cls, spec: HashSpec, tensors: State, **options: Any) -> "DeepModel":
+        """A model with the weights that `tensors` gave; options as in the constructor.
+
+        What the tensors show is taken from them: d, C, the hidden layers, their normalisation,
+        whether there is a P.
+        """
+        hidden: list[int] = []
+        while f"hidden.{len(hidden)}.bias" in tensors:
+            hidden.append(len(tensors[f"hidden.{len(hidden)}.bias"]))
+        options["importance"] = "P" in tensors
+        options["batch_norm"] = any(name.startswith("norms.") for name in tensors)
+        if tensors["E"].ndim != 2 or tensors["bias"].ndim != 1:
+            raise ValueError("E must have two dimensions and bias one")
+        _check_before(spec, tensors, hidden, options)
+        model = cls(spec, tensors["E"].shape[1], len(tensors["bias"]), hidden, **options)
+        _copy_all(model._weights(), tensors)
+        return model
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The first rate where the training names none."""
+        return 0.001 if self.optimizer == "adam" else None
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return self.network.output.out_features
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the embedding and of the layers on top."""
+        return sum(p.numel() for p in self.network.parameters())
+
+    def train(
+        self,
+        bags: Bags,
+        labels: Labels,
+        order: I64,
+        rates: F32,
+        *,
+        batch_size: int = 256,
+        weights: F32 | None = None,
+        snippets: Any = None,
+    ) -> F32:
+        """Train on the documents of `order`, in batches, with one rate a batch -> their losses.
+
+        `snippets`, from the method of that name, restrict each document to a run of its keys.
+        """
+        if self.fast:
+            found = self.train_together(
+                [self], bags, labels, order, rates, batch_size, weights, snippets
+            )
+            return found[0]  # type: ignore[no-any-return]
+        self.use_class_weights(labels)
+        batches = -(-len(order) // batch_size)
+        check_rates(batches, rates)
+        check_labels(labels, len(bags), self.num_classes, self.multilabel)
+        starts, lengths = snippets or (bags.offsets[:-1], bags.lengths)
+        out = torch.empty(len(order))
+        self.network.train()
+        for number, rate in enumerate(rates):
+            begin = number * batch_size
+            chosen = order[begin : begin + batch_size]
+            batch = make_batch(bags.keys, starts[chosen], lengths[chosen], self.device)
+            keep = self.kept(len(batch[0]), torch.tensor(self.steps, device=self.device))
+            logits = self.network(*batch, keep)
+            losses = self.losses(logits, self._truth(labels.take(chosen)))
+            if weights is not None:
+                losses = losses * to_device(weights[chosen], self.device)
+            if not bool(losses.isfinite().all()):
+                raise loss_not_finite(number, batches)
+            self.set_rate(float(rate))
+            (losses.sum() * self.scale(batch_size)).backward()  # type: ignore[no-untyped-call]
+            self.update()
+            self.steps += 1
+            out[begin : begin + batch_size] = losses.detach()
+        return out.numpy()
+
+    @property
+    def fast(self) -> bool:
+        """Whether steps run on a GPU by themselves; see `nn/engine/graph.py`."""
+        narrow = self.network.bag.weight.shape[1] <= MAX_DIM
+        return HAS_TRITON and self.device.type == "cuda" and narrow
+
+    @property
+    def chunk(self) -> int:
+        """N-grams that `train` should have at a time."""
+        return GPU_CHUNK if self.fast else CHUNK
+
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
+        """A run of keys of each document, as `train` takes it: drawn where it is needed."""
+        if self.fast:
+            return feeding.draw_snippets(bags, self.device, seed, epoch, minimum, maximum)
+        return bags.snippets(seed, epoch, minimum, maximum)
+
+    @staticmethod
+    def train_together(
+        members: Sequence["DeepModel"],
+        bags: Bags,
+        labels: Labels,
+        order: I64,
+        rates: F32,
+        batch_size: int,
+        weights: F32 | None,
+        snippets: Any,
+    ) -> F32:
+        """Models on the same GPU, step by step at once -> their losses (members, documents)."""
+        for member in members:
+            check_labels(labels, len(bags), member.num_classes, member.multilabel)
+            member.network.train()
+        found: F32 = feeding.train_members(
+            members,
+            bags,
+            labels,
+            order,
+            rates,
+            batch_size=batch_size,
+            weights=weights,
+            snippets=snippets,
+        )
+        return found
+
+    def scores(self, bags: Bags) -> F32:
+        """Logits (documents, classes)."""
+        return self._outputs(bags, self.network, self.num_classes)
+
+    def vectors(self, bags: Bags) -> F32:
+        """The sums of hash vectors (documents, D) that the layers see."""
+        return self._outputs(bags, self.network.vectors, self.network.bag.output_dim)
+
+    @torch.no_grad()
+    def _outputs(self, bags: Bags, layers: Callable[[Tensor, Tensor], Tensor], width: int) -> F32:
+        """What layers of the network make of the documents (documents, width)."""
+        out = np.empty((len(bags), width), np.float32)
+        keys = place_keys(bags.keys, self.spec, self.device)
+        self.network.eval()
+        offsets, begin = bags.offsets, 0
+        more = ON_GPU if self.device.type == "cuda" else 1
+        while begin < len(bags):
+            most = offsets[begin] + more * NGRAMS_AT_ONCE
+            fitting = int(np.searchsorted(offsets, most, "right")) - 1
+            end = min(max(fitting, begin + 1), begin + more * DOCUMENTS_AT_ONCE)
+            part = keys[offsets[begin] : offsets[end]]
+            batch = part if isinstance(part, Tensor) else to_device(part, self.device)
+            places = to_device(offsets[begin : end + 1] - offsets[begin], self.device)
+            out[begin:end] = layers(batch, places).cpu().numpy()
+            begin = end
+        return out
+
+    def probabilities(self, bags: Bags) -> F32:
+        """Softmax or sigmoids of the logits (documents, classes)."""
+        return to_probabilities(self.scores(bags), self.multilabel)
+
+    def tensors(self) -> State:
+        """Copies of the weights, E, P, W, bias and those of the hidden layers, for a file."""
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, RowAdam):
+                optimizer.flush()
+        return {name: _to_array(tensor) for name, tensor in self._weights().items()}
+
+    def state(self) -> State:
+        """Copies of everything that training changes: weights, optimizers, the number of steps."""
+        tensors = {**self._weights(), **self._optimizer_state()}
+        arrays = {name: _to_array(value) for name, value in tensors.items()}
+        return {**arrays, "steps": np.array(self.steps)}
+
+    def check_state(self, state: State) -> None:
+        """A ValueError where `load_state` could not take it."""
+        steps = state.get("steps", np.empty(0))
+        if steps.shape != () or not 0 <= int(steps) < 2**62:
+            raise ValueError("the number of steps is missing, or is none")
+        check_arrays(self._weights(), _weights_of(state))
+        check_optimizers(self.optimizers, {n: a for n, a in state.items() if "/" in n})
+
+    def load_state(self, state: State) -> None:
+        """Back to that state."""
+        self.check_state(state)
+        _copy_all(self._weights(), _weights_of(state))
+        self.steps = int(state["steps"])
+        self.version += 1
+        for number, optimizer in enumerate(self.optimizers):
+            saved: dict[int, dict[str, Any]] = {}
+            for name, array in state.items():
+                kind, _, rest = name.partition("/")
+                if kind == f"optimizer{number}":
+                    which, parameter, key = rest.split("/")
+                    value = torch.from_numpy(array.copy()) if which == "tensor" else array.item()
+                    saved.setdefault(int(parameter), {})[key] = value
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": saved, "param_groups": groups})
+
+    @torch.no_grad()
+    def keep(self) -> Kept:
+        """Such copies for the time of a training run, on the device."""
+        weights = {name: tensor.clone() for name, tensor in self._weights().items()}
+        states = [
+            {
+                p: {key: _copy(value) for key, value in entries.items()}
+                for p, entries in o.state.items()
+            }
+            for o in self.optimizers
+        ]
+        return self.steps, weights, states
+
+    @torch.no_grad()
+    def go_back(self, kept: Kept) -> None:
+        """Back to what was kept; on a GPU graphs of steps find it in the same places."""
+        self.steps, weights, states = kept
+        for name, tensor in self._weights().items():
+            tensor.copy_(weights[name])
+        for optimizer, state in zip(self.optimizers, states, strict=True):
+            for p in list(optimizer.state):
+                if isinstance(optimizer, RowOptimizer):
+                    optimizer.adopt(p)
+                own, entries = optimizer.state[p], state.get(p, {})
+                if own.keys() != entries.keys():  # it was made since
+                    own.clear()
+                    self.version += 1
+                for key, value in entries.items():
+                    here = own.get(key)
+                    if isinstance(here, Tensor) and here.shape == value.shape:
+                        here.copy_(value)
+                    else:
+                        own[key] = _copy(value)
+                        self.version += 1
+
+    def _make_optimizers(self) -> list[torch.optim.Optimizer]:
+        """One for the tables' rows, one for all the rest; their rates come with each batch."""
+        bag = self.network.bag
+        tables = [p for p in (bag.weight, bag.importance) if p is not None]
+        rest = [p for n, p in self.network.named_parameters() if not n.startswith("bag.")]
+        if self.optimizer == "adam":
+            cuda = self.device.type == "cuda"
+            return [
+                RowAdam(tables, in_backward=self.fast),
+                torch.optim.Adam(rest, fused=True, capturable=cuda),
+            ]
+        rows = RowAdagrad(tables, eps=ADAGRAD_EPSILON, rowwise=True, in_backward=self.fast)
+        for p in tables:  # of rows, even where gradients are dense: on a GPU without Triton
+            rows.state[p]["sum"] = torch.zeros(len(p), 1, device=p.device)
+        return [rows, RowAdagrad(rest, eps=ADAGRAD_EPSILON)]
+
+    def scale(self, batch_size: int) -> float:
+        """What losses are multiplied with before they are added up.
+
+        Divided by the size of full batches, a document weighs the same in a last, short one.
+        """
+        return 1 / batch_size if self.optimizer == "adam" else 1.0
+
+    def kept(self, n: int, step: Tensor) -> Tensor | None:
+        """Which of n tokens the dropout leaves."""
+        dropout = self.network.dropout
+        return draw_kept(n, dropout, self.seed, step) if dropout else None
+
+    def losses(self, logits: Tensor, truth: Tensor) -> Tensor:
+        """Cross entropy of each document; with several labels, the sum over all classes.
+
+        truth: classes (n,), or which document has which (n, classes).
+        """
+        if self.multilabel:
+            kind, weight = truth.to(logits.dtype), None
+            if self.class_weights is not None:
+                weight = torch.where(truth != 0, self.class_weights[0], self.class_weights[1])
+            return F.binary_cross_entropy_with_logits(logits, kind, weight, reduction="none").sum(1)
+        return F.cross_entropy(logits, truth, reduction="none")
+
+    def use_class_weights(self, labels: Labels) -> None:
+        """Train by the class weights of these labels from now on."""
+        before, now = self.class_weights, None
+        if labels.class_weights is not None:
+            weights = check_class_weights(labels, self.multilabel, self.num_classes)
+            now = to_device(weights, self.device)
+        same = before is now if before is None or now is None else torch.equal(before, now)
+        if not same:
+            self.class_weights = now
+            self.version += 1  # graphs of steps know the tensor of before
+
+    def set_rate(self, rate: float | Tensor) -> None:
+        """The rate of the next step, before its backward pass, which may update rows already."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    def update(self, fine: Tensor | None = None) -> None:
+        """By the gradients that a backward pass has left; then they are gone.
+
+        fine: 0 if the batch, which then has no gradients, must leave no trace.
+        """
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        self.network.accept(fine)
+
+    def _truth(self, labels: Labels) -> Tensor:
+        array = labels.matrix(self.num_classes) if self.multilabel else labels.labels
+        return to_device(array, self.device)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return _named(self.network)
+
+    def _optimizer_state(self) -> dict[str, Any]:
+        out = {}
+        for number, optimizer in enumerate(self.optimizers):
+            for i, entries in torch.optim.Optimizer.state_dict(optimizer)["state"].items():
+                for key, value in entries.items():
+                    kind = "tensor" if isinstance(value, Tensor) else "number"
+                    out[f"optimizer{number}/{kind}/{i}/{key}"] = value
+        return out
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _to_array(value: Any) -> Any:
+    """A tensor or a number, copied."""
+    return value.detach().cpu().numpy().copy() if isinstance(value, Tensor) else np.array(value)
+
+
+def _weights_of(state: State) -> State:
+    return {name: array for name, array in state.items() if name != "steps" and "/" not in name}
+
+
+def _check_before(
+    spec: HashSpec, tensors: State, hidden: Sequence[int], options: dict[str, Any]
+) -> None:
+    """Refuse tensors that do not fit each other, before anything of their sizes is made."""
+    layout = ("batch_norm", "importance", "mode", "aggregation", "append_importance")
+    network = Network(
+        spec,
+        tensors["E"].shape[1],
+        len(tensors["bias"]),
+        hidden,
+        **{name: options[name] for name in layout if name in options},
+        device="meta",
+    )
+    check_arrays(_named(network), tensors)
+
+
+def _named(network: Network) -> dict[str, Tensor]:
+    """Parameters and statistics by name; the hash functions follow from the spec."""
+    # Not `state_dict()`, for which rows would catch up: that changes the bits of what follows.
+    found = {
+        f"{prefix}.{name}": tensor.detach()
+        for prefix, module in network.named_modules()
+        for of_module in (module.named_parameters, module.named_buffers)
+        for name, tensor in of_module(recurse=False)
+    }
+    return {
+        _NAMES.get(name, name): tensor
+        for name, tensor in found.items()
+        if not name.startswith("bag.hash_")
+    }
+
+
+@torch.no_grad()
+def _copy_all(tensors: dict[str, Tensor], arrays: State) -> None:
+    for name, tensor in tensors.items():
+        tensor.copy_(torch.from_numpy(np.require(arrays[name], requirements=["C", "W"])))

@@ -1,0 +1,1 @@
+"""The layers and the row optimizers on a GPU: how tensors reach the Triton kernels."""

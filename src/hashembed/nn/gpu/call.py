@@ -1,0 +1,65 @@
+"""What the Triton kernels of the layers are called with."""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from hashembed.nn.gpu.rows import acc
+
+MAX_TOKENS = 2**30  # in one call
+
+
+class Call(NamedTuple):
+    """One call: the tables, the tokens' keys and the hash, and what to do with them."""
+
+    weight: Tensor  # E (B, d)
+    importance: Tensor | None  # P (K, k)
+    keys: Tensor  # (N,), or ids with `mix`
+    seeds: Tensor  # (k + 1,)
+    offsets: Tensor | None  # (n + 1,); without them each token is a bag
+    keep: Tensor | None  # (N,)
+    weights: Tensor | None  # (N,), in the precision of accumulation
+    num_embeddings: int
+    indexing: int
+    mix: bool
+    mean: bool
+    concat: bool
+    append: bool
+
+    @property
+    def num_hashes(self) -> int:
+        """k."""
+        return self.seeds.shape[0] - 1
+
+    @property
+    def num_bags(self) -> int:
+        """Rows of the output."""
+        return self.keys.shape[0] if self.offsets is None else self.offsets.shape[0] - 1
+
+    @property
+    def width(self) -> int:
+        """Columns of the output."""
+        k = self.num_hashes
+        return self.weight.shape[1] * (k if self.concat else 1) + (k if self.append else 0)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What all kernels of the layers are compiled for."""
+        return {
+            "d": self.weight.shape[1],
+            "k": self.num_hashes,
+            "width": self.width,
+            "INDEXING": self.indexing,
+            "MIX": self.mix,
+            "CONCAT": self.concat,
+            "APPEND": self.append,
+            "ACC": acc(self.weight),
+        }
+
+    def contiguous(self) -> "Call":
+        """As the kernels want it."""
+        n = self.keys.shape[0]
+        if n > MAX_TOKENS:
+            raise ValueError(f"a call takes at most {MAX_TOKENS:,} ids, found {n:,}")
+        fields: Any = (f.contiguous() if isinstance(f, Tensor) else f for f in self)
+        return Call(*fields)

@@ -1,0 +1,220 @@
+"""Triton kernels that add up the gradients of rows.
+
+Terms come sorted by row. A program adds up a tile of T of them with a segmented scan and finishes
+the rows that lie inside it; rows that cross the edges of tiles leave partial sums, which
+`sum_edges` adds up. So a row that a hundred thousand tokens read costs no more than as many rows
+read once, nothing is added atomically, and the result is the same to the bit, run after run.
+
+A finished row is stored (the gradient) or goes into the rule of an optimizer at once
+(`nn/gpu/kernels/rules.py`).
+"""
+
+import triton
+import triton.language as tl
+
+from hashembed.nn.gpu.kernels.rules import finish, read
+
+
+@triton.jit
+def add_same_row(total, row_begins, value, begins):
+    """Two neighbouring sums of a segmented scan -> one."""
+    return tl.where(begins != 0, value, total + value), row_begins | begins
+
+
+@triton.jit(do_not_specialize=["M", "N", "base", "rows", "first"])
+def sum_tiles(
+    keys,
+    order,
+    slots,
+    owner,
+    factors,
+    source,
+    partial,
+    table,
+    state,
+    stamps,
+    numbers,
+    history,
+    step,
+    M,
+    N,
+    base,
+    rows,
+    first,
+    parts: tl.constexpr,
+    source_width: tl.constexpr,
+    component: tl.constexpr,
+    d: tl.constexpr,
+    record: tl.constexpr,
+    RULE: tl.constexpr,
+    BEHIND: tl.constexpr,
+    T: tl.constexpr,
+    D: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Add up terms x with the same keys[x] - base, the row; rows from `rows` on do not count.
+
+    Term order[x] - first is number i N + t: of component i < parts and token t; it is
+
+        factors[i, t] * source[owner[t], i * component :][:d]
+
+    without `factors` times 1, and without `owner` source[t]. With `slots` a row's sum goes to
+    table[slots[x]] instead of table[row].
+    """
+    tile = tl.program_id(0).to(tl.int64)
+    x = tile * T + tl.arange(0, T)
+    cols = tl.arange(0, D)
+    inside = x < M
+    key = tl.load(keys + x, mask=inside, other=-1)
+    before = tl.load(keys + x - 1, mask=inside & (x > 0), other=-1)
+    after = tl.load(keys + x + 1, mask=x + 1 < M, other=-1)
+    row = key.to(tl.int64) - base
+    live = inside & (row < rows)
+
+    first_key = tl.load(keys + tile * T)
+    last_key = tl.load(keys + tl.minimum(tile * T + T, M) - 1)
+    enters = tl.load(keys + tile * T - 1, mask=tile > 0, other=-1) == first_key
+    leaves = tl.load(keys + tile * T + T, mask=tile * T + T < M, other=-1) == last_key
+    complete = live & (key != after) & ((key != first_key) | (not enters))
+    rule = (table, state, stamps, numbers, history, step)
+    had = read(row, complete, cols, rule, d, record, RULE, BEHIND, ACC)
+
+    item = tl.load(order + x, mask=live, other=0) - first
+    i = tl.zeros_like(item)
+    for part in tl.static_range(1, parts):
+        i += (item >= tl.cast(N, tl.int64) * part).to(tl.int64)
+    t = item - i * N
+    if owner is not None:
+        t = tl.load(owner + t, mask=live, other=0).to(tl.int64)
+    place = source + (t * source_width + i * component)[:, None] + cols[None, :]
+    g = tl.load(place, mask=live[:, None] & (cols < d)[None, :], other=0).to(ACC)
+    if factors is not None:
+        g *= tl.load(factors + item, mask=live, other=0)[:, None]
+
+    partial += tile * 2 * D + cols
+    if enters:  # a row that began before this tile
+        mine = inside & (key == first_key)
+        tl.store(partial, tl.sum(tl.where(mine[:, None], g, 0), axis=0))
+    if leaves & ((first_key != last_key) | (not enters)):  # one that begins here and goes on
+        mine = inside & (key == last_key)
+        tl.store(partial + D, tl.sum(tl.where(mine[:, None], g, 0), axis=0))
+
+    begins = tl.broadcast_to((key != before).to(tl.int32)[:, None], [T, D])
+    g, _ = tl.associative_scan((g, begins), 0, add_same_row)
+    if slots is not None:
+        row = tl.load(slots + x, mask=complete, other=0).to(tl.int64)
+    finish(row, complete, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
+
+
+@triton.jit(do_not_specialize=["M", "tiles"])
+def sum_groups(keys, partial, groups, M, tiles, T: tl.constexpr, D: tl.constexpr, G: tl.constexpr):
+    """The partial sums of G tiles that lie in the middle, or at the end, of one row -> one."""
+    group = tl.program_id(0).to(tl.int64)
+    first = group * G
+    cols = tl.arange(0, D)
+    if (group > 0) & (first + G <= tiles):
+        before = tl.load(keys + first * T - 1)
+        last = tl.load(keys + tl.minimum((first + G) * T, M) - 1)
+        if before == last:
+            tile = first + tl.arange(0, G)
+            sums = tl.load(partial + (tile * 2 * D)[:, None] + cols[None, :])
+            tl.store(groups + group * D + cols, tl.sum(sums, axis=0))
+
+
+@triton.jit
+def sum_goes_on(at, key, keys, partial, limit, D: tl.constexpr, T: tl.constexpr, Z: tl.constexpr):
+    """The partial sums of tiles from `at` on, Z of them, that begin with the key (Z, D)."""
+    z = at + tl.arange(0, Z)
+    mine = (z < limit) & (tl.load(keys + z * T, mask=z < limit, other=-1) == key)
+    places = partial + (z * 2 * D)[:, None] + tl.arange(0, D)[None, :]
+    return tl.load(places, mask=mine[:, None], other=0)
+
+
+@triton.jit
+def edge(a, keys, M, base, rows, T: tl.constexpr):
+    """Whether a row begins in tile a and goes on in a + 1, its key, and whether also in a + 2."""
+    end = a * T + T
+    inside = end < M
+    key = tl.load(keys + end - 1, mask=inside, other=-1)
+    after = tl.load(keys + end, mask=inside, other=-2)
+    before = tl.load(keys + a * T - 1, mask=inside & (a > 0), other=-3)
+    beyond = tl.load(keys + end + T, mask=end + T < M, other=-4)
+    goes_on = (key == after) & (key != before) & (key.to(tl.int64) - base < rows)
+    return goes_on, key, goes_on & (beyond == key)
+
+
+@triton.jit(do_not_specialize=["M", "tiles", "base", "rows"])
+def sum_edges(
+    keys,
+    slots,
+    partial,
+    groups,
+    table,
+    state,
+    stamps,
+    numbers,
+    history,
+    step,
+    M,
+    tiles,
+    base,
+    rows,
+    d: tl.constexpr,
+    record: tl.constexpr,
+    RULE: tl.constexpr,
+    BEHIND: tl.constexpr,
+    T: tl.constexpr,
+    D: tl.constexpr,
+    A: tl.constexpr,
+    G: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Rows that begin in one of A tiles a and go on in a + 1.
+
+    Those that go on: tiles up to the next group of G, groups, and the tiles that are left.
+    """
+    cols = tl.arange(0, D)
+    begin = tl.program_id(0).to(tl.int64) * A
+    a = begin + tl.arange(0, A)
+    goes_on, key, longer = edge(a, keys, M, base, rows, T)
+    live = goes_on & ~longer
+    row = key.to(tl.int64) - base
+    place = partial + (a * 2 * D + D)[:, None] + cols[None, :]
+    g = tl.load(place, mask=live[:, None], other=0)
+    g += tl.load(place + D, mask=live[:, None], other=0)
+    if slots is not None:
+        row = tl.load(slots + a * T + T - 1, mask=live, other=0).to(tl.int64)
+    rule = (table, state, stamps, numbers, history, step)
+    had = read(row, live, cols, rule, d, record, RULE, BEHIND, ACC)
+    finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
+    if tl.sum(longer.to(tl.int32), axis=0) == 0:
+        return
+    for b in range(begin, begin + A):
+        _, long_key, is_long = edge(b, keys, M, base, rows, T)
+        if is_long:
+            group = (b + G) // G
+            total = sum_goes_on(
+                b + 1, long_key, keys, partial, tl.minimum(group * G, tiles), D, T, G
+            )
+            more = True
+            while more:
+                which = group + tl.arange(0, G)
+                end = (which + 1) * G
+                inside = end <= tiles
+                last = tl.load(keys + tl.minimum(end * T, M) - 1, mask=inside, other=-1)
+                mine = inside & (last == long_key)
+                places = groups + (which * D)[:, None] + cols[None, :]
+                total += tl.load(places, mask=mine[:, None], other=0)
+                whole = tl.sum(mine.to(tl.int32), axis=0)
+                more = whole == G
+                group += whole
+            total += sum_goes_on(group * G, long_key, keys, partial, tiles, D, T, G)
+            long_g = tl.load(partial + b * 2 * D + D + cols) + tl.sum(total, axis=0)
+            long_row = long_key.to(tl.int64) - base
+            if slots is not None:
+                long_row = tl.load(slots + b * T + T - 1).to(tl.int64)
+            rows_1 = long_row + tl.zeros([1], tl.int64)
+            live_1 = tl.full([1], 1, tl.int1)
+            had_1 = read(rows_1, live_1, cols, rule, d, record, RULE, BEHIND, ACC)
+            g_1 = long_g[None, :]
+            finish(rows_1, live_1, cols, g_1, had_1, rule, d, record, RULE, BEHIND, ACC)

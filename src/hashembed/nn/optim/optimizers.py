@@ -1,0 +1,361 @@
+"""Optimizers that update only the rows that a batch touched; `docs/optimizers.md` is their manual.
+
+    optimizer = RowAdam(model.parameters(), lr=0.001)
+    loss.backward()         # hash layers: gradients of the touched rows, each row once
+    optimizer.step()        # updates these rows; all other parameters as torch.optim does
+    optimizer.zero_grad()
+
+A step never does work of the size of a table, and the result is bitwise the same for any number of
+threads, and on a GPU from run to run. Creating the optimizer is all it takes: for as long as it
+lives, and nobody else steps on them, hash layers on the CPU or, with Triton, on a CUDA GPU give its
+parameters sparse gradients. Everything else (dense layers, layers inside of `torch.func`) has dense
+gradients and is updated by the ordinary dense rule.
+
+With `in_backward=True` the backward pass of a hash layer on a GPU adds up and applies the gradients
+of its tables at once: they are never stored, nothing waits for the GPU, and the whole step can be
+captured in a CUDA graph (then give `lr` as a tensor on the GPU to change it). Their `grad` stays
+None; so there is one backward pass a step, without GradScaler and without clipping of these
+gradients. `step()` updates all other parameters. On the CPU it changes nothing.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hashembed.nn.cpu import row_kernels
+from hashembed.nn.cpu.launch import as_array, run_kernel
+from hashembed.nn.ops.dispatch import HAS_TRITON
+from hashembed.nn.optim.base import Group, RowOptimizer, State, log2, memory, state_dtype, subtract
+
+if HAS_TRITON:
+    from hashembed.nn.gpu import rows as cuda_rows
+
+
+class RowSGD(RowOptimizer):
+    """`torch.optim.SGD` on touched rows only. The results are the same.
+
+    With momentum a row moves in every step, gradient or not. It catches up when a hash layer is
+    about to read it, as under `RowAdam`, but exactly; momentum decayed by 1e10 is dropped.
+
+    Args:
+        params: parameters or parameter groups.
+        lr: the learning rate.
+        momentum: what is left of a row's past gradients after each step, from 0 to below 1.
+        nesterov: Nesterov's momentum.
+        weight_decay: for dense gradients only.
+        in_backward: update the tables of hash layers in the backward pass, on a GPU.
+    """
+
+    _moment_names = ("momentum_buffer",)
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        *,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        in_backward: bool = False,
+    ) -> None:
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be from 0 to below 1, found {momentum}")
+        if nesterov and not momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "weight_decay": weight_decay,
+            "in_backward": in_backward,
+        }
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: Group) -> None:
+        """States saved before there was momentum have none."""
+        for group in state["param_groups"]:
+            group.setdefault("momentum", 0.0)
+            group.setdefault("nesterov", False)
+        super().__setstate__(state)
+
+    def _has_momentum(self, state: State, group: Group) -> bool:
+        """Whether there is one now, or was one before: a schedule may change it."""
+        return group["momentum"] > 0 or "records" in state or "momentum_buffer" in state
+
+    def _make_buffer(self, p: Tensor, state: State) -> None:
+        if "records" not in state:
+            state["step"] = int(state.get("step", 0))
+            self._make_records(p, state, 0.0)
+
+    def _factors(self, group: Group) -> tuple[float, float, float]:
+        """The momentum, and what is subtracted: a m + c g -> mu, a, c."""
+        rate, mu = float(group["lr"]), float(group["momentum"])
+        return (mu, rate * mu, rate) if group["nesterov"] else (mu, rate, 0.0)
+
+    def _update_rows(
+        self, p: Tensor, rows: Tensor, values: Tensor, state: State, group: Group
+    ) -> None:
+        gradient = (rows.numpy(), as_array(values))
+        if not self._has_momentum(state, group):
+            rate = torch.tensor([float(group["lr"])], dtype=state_dtype(p))
+            run_kernel(row_kernels.sgd, values.numel(), memory(p), *gradient, rate.numpy())
+            return
+        self._make_buffer(p, state)
+        t, arrays = self._begin_lazy_step(p, state, group)
+        numbers = (t, self._factors(group))
+        run_kernel(row_kernels.momentum, 2 * values.numel(), *arrays, *gradient, *numbers)
+        self._remember(state, group)
+
+    def _remember(self, state: State, group: Group) -> None:
+        mu, of_m, _ = self._factors(group)
+        self._add_to_history(state, (log2(mu), 0.0, 0.0), of_m)
+
+    def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        if not self._has_momentum(state, group):
+            subtract(p, grad * float(group["lr"]))
+            return
+        if "records" not in state and "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(grad)
+            state["step"] = int(state.get("step", 0))
+        self._step_densely(p, grad, state, group)
+
+    def _dense_step(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        mu, of_m, of_g = self._factors(group)
+        (buffer,) = self._moments_of(p, state)
+        buffer.mul_(mu).add_(grad)
+        subtract(p, buffer * of_m + grad * of_g)
+
+    def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        if not self._has_momentum(state, group):
+            return cuda_rows.Rule(cuda_rows.SGD, p, None, state["numbers"], state["step"])
+        if "records" not in state:
+            self._make_records(p, state, 0.0)
+        of_rows = (state["records"], state["numbers"], state["step"])
+        return cuda_rows.Rule(
+            cuda_rows.MOMENTUM, p, *of_rows, self._history_on_gpu(p, state, group)
+        )
+
+    def _gpu_numbers(self, group: Group) -> "cuda_rows.Numbers":
+        log = log2(float(group["momentum"]))
+        return cuda_rows.Numbers(log_beta1=log, nesterov=bool(group["nesterov"]))
+
+
+class RowAdagrad(RowOptimizer):
+    """`torch.optim.Adagrad` on touched rows only. The results are the same.
+
+    Args:
+        params: parameters or parameter groups.
+        lr: the learning rate.
+        eps: added to the root of the accumulated squares.
+        rowwise: keep one accumulator a row, of the mean square of its gradient, instead of one a
+            number: less memory, and less to read and write. For sparse gradients only.
+        weight_decay: for dense gradients only.
+        in_backward: update the tables of hash layers in the backward pass, on a GPU.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.01,
+        *,
+        eps: float = 1e-10,
+        rowwise: bool = False,
+        weight_decay: float = 0.0,
+        in_backward: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "eps": eps,
+            "rowwise": rowwise,
+            "weight_decay": weight_decay,
+            "in_backward": in_backward,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, p: Tensor, sparse: bool, state: State, group: Group) -> None:
+        shape = (len(p), 1) if sparse and group["rowwise"] else p.shape
+        state["sum"] = torch.zeros(shape, dtype=state_dtype(p), device=p.device)
+
+    def _update_rows(
+        self, p: Tensor, rows: Tensor, values: Tensor, state: State, group: Group
+    ) -> None:
+        arrays = (memory(p), state["sum"].numpy(), rows.numpy(), as_array(values))
+        numbers = (float(group["lr"]), float(group["eps"]))
+        run_kernel(row_kernels.adagrad, values.numel(), *arrays, *numbers)
+
+    def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        square = grad.square()
+        if state["sum"].shape != p.shape:
+            square = square.mean(1, keepdim=True)
+        state["sum"].add_(square)
+        rate = group["lr"]
+        if not (isinstance(rate, Tensor) and rate.device == p.device):
+            rate = float(rate)  # one on the GPU is read there
+        subtract(p, grad / state["sum"].sqrt().add_(group["eps"]) * rate)
+
+    def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        rowwise = state["sum"].shape != p.shape
+        number = cuda_rows.ADAGRAD_ROWWISE if rowwise else cuda_rows.ADAGRAD
+        return cuda_rows.Rule(number, p, state["sum"], state["numbers"], state["step"])
+
+
+class RowAdam(RowOptimizer):
+    """`torch.optim.Adam` on touched rows only, with the steps that a row skipped made up for.
+
+    Under Adam a row whose gradient is zero still moves, by its momentum. A row with moments m and v
+    after step s that is next needed at step t would have moved by
+
+        m / (sqrt(v) + eps') * sum_{u = s+1}^{t-1} c_u M_u / sqrt(V_u)
+        c_u = lr_u sqrt(1 - beta2^u) / (1 - beta1^u)
+
+    where M_u and V_u are the products of all beta1 and beta2 from step s + 1 to u, and its moments
+    decayed to M m and V v. The sum is the same for all rows last updated at step s, so one number
+    for each past step is kept, with the learning rates and betas of the time. The only
+    approximations: eps is taken to shrink along with sqrt(v), from eps' = eps sqrt(1 - beta2^(s+1))
+    on, and momentum decayed by 1e10 is dropped.
+
+    A row catches up when a hash layer is about to read it, in training and in evaluation alike, so
+    whatever passes through the layers is as under dense Adam. Saving (`state_dict` of a model or of
+    the optimizer), copying and pickling let all rows catch up. Reading `weight` or `importance`
+    themselves needs a `flush()` first, or rows are seen as they were when last used. A table that
+    others write to counts as it was written: see `docs/optimizers.md`.
+
+    Args:
+        params: parameters or parameter groups.
+        lr: the learning rate.
+        betas: decay of the moments, beta1^2 < beta2.
+        eps: added to the root of the second moment.
+        weight_decay: for dense gradients only.
+        in_backward: update the tables of hash layers in the backward pass, on a GPU.
+    """
+
+    _moment_names = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        in_backward: bool = False,
+    ) -> None:
+        _checked_betas(betas)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "in_backward": in_backward,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, p: Tensor, sparse: bool, state: State, group: Group) -> None:
+        state["step"] = 0
+        for name in () if sparse else self._moment_names:
+            state[name] = torch.zeros(p.shape, dtype=state_dtype(p), device=p.device)
+
+    def _next_epsilon(self, state: State, group: Group) -> float:
+        """eps' of rows updated in the last step."""
+        _, beta2 = group["betas"]
+        return float(group["eps"]) * math.sqrt(1 - float(beta2) ** (int(state["step"]) + 1))
+
+    def _kept(self, group: Group) -> float:
+        """What weight decay leaves of a weight of a table in this step."""
+        return 1.0
+
+    def _update_rows(
+        self, p: Tensor, rows: Tensor, values: Tensor, state: State, group: Group
+    ) -> None:
+        beta1, beta2 = _checked_betas(group["betas"])
+        if "records" not in state:
+            self._make_records(p, state, self._next_epsilon(state, group))
+        kept = self._kept(group)
+        t, arrays = self._begin_lazy_step(p, state, group)
+        size, root = float(group["lr"]) / (1 - beta1**t), 1 / math.sqrt(1 - beta2**t)
+        numbers = (beta1, 1 - beta1, beta2, 1 - beta2, size, root, float(group["eps"]), kept)
+        gradient = (rows.numpy(), as_array(values))
+        run_kernel(row_kernels.adam, 4 * values.numel(), *arrays, *gradient, t, numbers)
+        self._remember(state, group)
+
+    def _remember(self, state: State, group: Group) -> None:
+        (beta1, beta2), t = map(float, group["betas"]), int(state["step"])
+        term = float(group["lr"]) * math.sqrt(1 - beta2**t) / (1 - beta1**t)
+        logs = (log2(beta1), log2(beta2), log2(self._kept(group)))
+        self._add_to_history(state, logs, term, self._next_epsilon(state, group))
+
+    def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
+        if "records" not in state:
+            self._make_records(p, state, self._next_epsilon(state, group))
+        number = cuda_rows.ADAMW if self._decouples_decay else cuda_rows.ADAM
+        of_rows = (state["records"], state["numbers"], state["step"])
+        return cuda_rows.Rule(number, p, *of_rows, self._history_on_gpu(p, state, group))
+
+    def _gpu_numbers(self, group: Group) -> "cuda_rows.Numbers":
+        log_beta1, log_beta2 = map(log2, _checked_betas(group["betas"]))
+        decay = float(group["weight_decay"]) if self._decouples_decay else 0.0
+        return cuda_rows.Numbers(float(group["eps"]), log_beta1, log_beta2, decay)
+
+    def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        self._step_densely(p, grad, state, group)
+
+    def _dense_step(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        (beta1, beta2), t = map(float, group["betas"]), int(state["step"])
+        m, v = self._moments_of(p, state)
+        m.lerp_(grad, 1 - beta1)
+        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        root = v.sqrt().div_(math.sqrt(1 - beta2**t)).add_(group["eps"])
+        change = m / root * (float(group["lr"]) / (1 - beta1**t))
+        if self._decouples_decay:
+            change += p.to(change.dtype) * (float(group["lr"]) * group["weight_decay"])
+        subtract(p, change)
+
+
+class RowAdamW(RowAdam):
+    """`torch.optim.AdamW` on touched rows only: `RowAdam` with weight decay that works on tables.
+
+    Every step multiplies every row by 1 - lr weight_decay, touched or not, as dense AdamW does; a
+    row catches up with that, too, when it is needed. Rows that no batch ever touches decay all the
+    same. Arguments as in `RowAdam`, but `weight_decay` is 0.01 unless you say otherwise.
+    """
+
+    _decouples_decay = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        in_backward: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            in_backward=in_backward,
+        )
+
+    def _kept(self, group: Group) -> float:
+        kept = 1 - float(group["lr"]) * float(group["weight_decay"])
+        if kept <= 0:
+            raise ValueError(
+                f"lr times weight_decay must be below 1, found {group['lr']} times "
+                f"{group['weight_decay']}"
+            )
+        return kept
+
+
+def _checked_betas(betas: tuple[float, float]) -> tuple[float, float]:
+    beta1, beta2 = map(float, betas)
+    if not (0 < beta1 < 1 and 0 < beta2 < 1 and beta1**2 < beta2):
+        raise ValueError(f"betas must lie between 0 and 1, and beta1^2 below beta2, found {betas}")
+    return beta1, beta2

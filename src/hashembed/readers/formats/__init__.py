@@ -1,0 +1,1 @@
+"""One file for each format, and how a format, its columns and its header are recognised."""

@@ -1,0 +1,72 @@
+"""Which format a file has: by its name, or else by how it begins."""
+
+import os
+from typing import Any
+
+from hashembed.core.wording import given
+from hashembed.readers.formats.delimited import open_delimited
+from hashembed.readers.formats.dialect import recognise, sample_of
+from hashembed.readers.formats.jsonl import JsonLines
+from hashembed.readers.formats.lines import FastText, Lines
+from hashembed.readers.report import DataError
+from hashembed.readers.rows import FORMATS, Options, Parser
+
+_COMPRESSED = (".gz", ".gzip", ".zst", ".zstd", ".xz", ".bz2")
+_EXTENSIONS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".ft": "fasttext",
+    ".fasttext": "fasttext",
+}
+
+
+def format_by_name(path: str) -> str | None:
+    """What the extension says, behind that of a compression."""
+    root, extension = os.path.splitext(path.lower())
+    if extension in _COMPRESSED:
+        extension = os.path.splitext(root)[1]
+    return _EXTENSIONS.get(extension)
+
+
+def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> str:
+    begin = data[:1000].lstrip()
+    if begin.startswith(options.prefix.encode()):
+        return "fasttext"
+    if begin.startswith(b"{"):
+        return "jsonl"
+    sample = sample_of(data)
+    if recognise(sample, last and len(sample) == len(data), options).columns > 1:
+        return "csv"
+    line = begin.split(b"\n")[0][:60].decode("utf-8", "replace")
+    listed = ", ".join(FORMATS[:5])
+    raise DataError(
+        f"{file}: cannot tell the format, the first line is {line!r}; say which with "
+        f"{given('format')}, one of {listed}. If each line begins with a label, as in fastText's "
+        f"files, {given('label_prefix')} says how labels begin"
+    )
+
+
+def open_parser(
+    format: str | None, data: bytes, last: bool, options: Options, file: str, before: Any
+) -> Parser | None:
+    """The parser for a file that begins like this, or None if there is no row in it."""
+    if format is None and not data.strip():
+        return None
+    format = format or _format_by_content(data, last, options, file)
+    if format == "lines":
+        return Lines()
+    if format == "fasttext":
+        return FastText(options.labelled, options.prefix, file)
+    if format == "jsonl":
+        if data[:1000].lstrip().startswith(b"["):
+            raise DataError(
+                f"{file}: found a JSON list, expected JSON lines: an object {{...}} on each line"
+            )
+        return JsonLines(options, file, before)
+    return open_delimited(data, last, options, file, before)

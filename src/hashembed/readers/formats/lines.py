@@ -1,0 +1,136 @@
+"""A document a line: as it stands, or behind fastText's labels."""
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hashembed.core.arrays import I64
+from hashembed.core.njit import njit
+from hashembed.core.wording import given
+from hashembed.readers.report import Problem
+from hashembed.readers.rows import Rows, encoded
+from hashembed.readers.scan_kernels import SPACE, TAB, as_bytes, cut_lines, strings
+
+
+class Lines:
+    """Every line is a text, an empty one too."""
+
+    format: str = "lines"
+
+    def __init__(self) -> None:
+        self.label: str | None = None
+        self.text: str | None = None
+        self.notes: list[str] = []
+
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
+        """See `Parser`."""
+        starts, ends = cut_lines(data)
+        texts = strings(as_bytes(data), starts, ends)
+        return Rows(None, texts, line + np.arange(len(starts))), len(data)
+
+
+@njit(nogil=True, cache=True)
+def _cut_labels(data, prefix, starts, ends, texts, counts, names, stops):
+    """Find the labels that lead each line -> labels.
+
+    The labels of all lines follow each other: label j is data[names[j] : stops[j]], line i has
+    counts[i] of them, and its text is data[texts[i] : ends[i]].
+    """
+    found, size = 0, len(prefix)
+    for i in range(len(starts)):
+        at, end = starts[i], ends[i]
+        counts[i] = 0
+        while True:
+            while at < end and (data[at] == SPACE or data[at] == TAB):
+                at += 1
+            same = 0
+            while same < size and at + same < end and data[at + same] == prefix[same]:
+                same += 1
+            if same < size:
+                break
+            at += size
+            names[found] = at
+            while at < end and data[at] != SPACE and data[at] != TAB:
+                at += 1
+            stops[found] = at
+            found += 1
+            counts[i] += 1
+        texts[i] = at
+    return found
+
+
+class FastText:
+    """fastText's lines: any number of words, usually first, that begin with a prefix; the text.
+
+    Empty lines are no rows, unless texts alone are asked for.
+    """
+
+    format: str = "fastText"
+
+    def __init__(self, labelled: bool, prefix: str, file: str):
+        self.labelled, self.prefix, self.file = labelled, prefix, file
+        self.label: str | None = f"{prefix}NAME" if labelled else None
+        self.text: str | None = "the rest of the line"
+        self.notes: list[str] = []
+
+    def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
+        """See `Parser`."""
+        array = as_bytes(data)
+        starts, ends = cut_lines(data)
+        lines = line + np.arange(len(starts))
+        begins, counts = np.empty((2, len(starts)), np.int64)
+        prefix = self.prefix.encode()
+        names, stops = np.empty((2, data.count(prefix) + 1), np.int64)
+        found = _cut_labels(array, as_bytes(prefix), starts, ends, begins, counts, names, stops)
+        if found == data.count(prefix):
+            texts = strings(array, begins, ends)
+            values = strings(array, names[:found], stops[:found]).cast(pa.string())
+        else:
+            texts, values, counts = _labels_anywhere(data, starts, ends, self.prefix)
+        if not self.labelled:
+            return Rows(None, texts, lines), len(data)
+        empty = (counts == 0) & (np.diff(np.frombuffer(texts.buffers()[1], np.int64)) == 0)
+        if empty.any():
+            texts, counts, lines = texts.filter(pa.array(~empty)), counts[~empty], lines[~empty]
+        no_label = (
+            f"found no label, expected a line that begins with {self.prefix}NAME "
+            f"({given('label_prefix')} names another prefix)"
+        )
+        rows = Rows(
+            _label_column(values, counts),
+            texts,
+            lines,
+            bad=counts == 0,
+            explain=lambda row: Problem(self.file, int(lines[row]), no_label),
+        )
+        return rows, len(data)
+
+
+def _labels_anywhere(data: bytes, starts: I64, ends: I64, prefix: str) -> tuple[Any, Any, I64]:
+    """Texts, labels and the number of labels of each line, whatever their place in it."""
+    label = re.compile(rf"(?:^|(?<=[ \t])){re.escape(prefix)}([^ \t]*)[ \t]*")
+    texts: list[str] = []
+    values: list[str] = []
+    counts = np.zeros(len(starts), np.int64)
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        text = data[start:end].decode()
+        names = label.findall(text) if prefix in text else []
+        counts[i] = len(names)
+        values += names
+        texts.append((label.sub("", text) if names else text).lstrip(" \t"))
+    return pa.array(texts, pa.large_string()), pa.array(values, pa.string()), counts
+
+
+def _label_column(values: Any, counts: npt.NDArray[np.int64]) -> Any:
+    """Lists where a line has several labels; a line without any has an empty label."""
+    if (counts == 1).all():
+        return encoded(values)
+    if (counts > 1).any():
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), values)
+    indices = np.full(len(counts), None)
+    indices[counts == 1] = np.arange(len(values))
+    return encoded(values.take(pa.array(indices, pa.int64())).fill_null(""))

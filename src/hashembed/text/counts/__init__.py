@@ -1,0 +1,1 @@
+"""Counting keys: how many distinct ones, which are frequent, and how often each comes."""

@@ -1,0 +1,155 @@
+"""Which keys of a corpus come most often, and how often: exactly, in bounded memory.
+
+The keys of 1- to 9-grams take more than ten times the bytes of the text, but are made at tens of
+millions a second; so they are not kept, but made again when they are needed.
+
+1. Every key adds one to its cell of a sketch, so that a cell is never below the count of a key in
+   it. The cells suggest a threshold that about as many keys reach as are wanted.
+2. Keys in cells that reach the threshold are counted exactly. All keys that reach it are among
+   them; so if enough of those counted do, the most frequent ones are known. If not, this step is
+   done again with a lower threshold. A table that fills up gives up the upper half of its range of
+   keys and leaves it to another round.
+
+The sketch and the tables have a fixed size. The result follows from the texts alone, not from the
+number of threads, the memory allowed, or how the texts are cut into columns.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hashembed.core.arrays import I64
+from hashembed.core.threads import run_workers
+from hashembed.hashing.scalars import SALT
+from hashembed.text.arrow import to_arrow
+from hashembed.text.config import TextConfig
+from hashembed.text.counts.kernels import FULL, POSITIONS, add_to_sketch, count_cells, count_chosen
+from hashembed.text.pipeline import text_to_bags
+
+CHUNK = 4 << 20  # bytes of text whose keys are held at a time
+STEP = 5  # a threshold that was too high is lowered by a fifth
+
+Texts = Any | Callable[[], Iterable[Any]]
+
+
+class Corpus:
+    """Texts that can be gone over again and again, in columns of limited size."""
+
+    def __init__(self, texts: Texts, config: TextConfig) -> None:
+        self.config = config
+        self.total: int | None = None
+        if callable(texts):
+            self.source: Callable[[], Iterable[Any]] = texts
+            self.nbytes = None
+        else:
+            column = to_arrow(texts)
+            self.source = lambda: [column]
+            self.nbytes = column.nbytes
+
+    def columns(self) -> Iterator[pa.ChunkedArray]:
+        """The texts again, from the beginning."""
+        for texts in self.source():
+            column = to_arrow(texts)
+            sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+            ends = np.cumsum(sizes)
+            begin = 0
+            while begin < len(column):
+                done = ends[begin - 1] if begin else 0
+                stop = max(begin + 1, int(np.searchsorted(ends, done + CHUNK, "right")))
+                yield column.slice(begin, stop - begin)
+                begin = stop
+
+    def all_keys(self) -> Iterator[I64]:
+        """The keys of all texts; a reading that differs from the first in length is an error."""
+        total = 0
+        for column in self.columns():
+            keys = text_to_bags(column, self.config).keys
+            total += len(keys)
+            yield keys
+        if self.total is not None and total != self.total:
+            raise ValueError(
+                f"the texts changed: {self.total:,} n-grams in the first reading, {total:,} in a "
+                "later one; a function of texts must return all of them each time"
+            )
+        self.total = total
+
+
+class Counter:
+    """Counts keys, those that matter, within `memory` bytes."""
+
+    def __init__(self, corpus: Corpus, memory: int, workers: int) -> None:
+        self.corpus, self.workers = corpus, workers
+        cells = min(memory // 2 // np.dtype(np.uint16).itemsize, POSITIONS)
+        if corpus.nbytes is not None:  # few texts need no large sketch
+            cells = min(cells, max(1 << 16, 16 * corpus.nbytes))
+        bits = cells.bit_length() - 1
+        self.shift = np.uint32(32 - bits)
+        self.sketch = np.zeros(1 << bits, np.uint16)
+        slots = 1 << (memory // 2 // 16 // workers).bit_length() - 1
+        self.keys, self.counts = np.zeros((2, workers, max(slots, 64)), np.int64)
+
+    def most_frequent(self, number: int, min_count: int) -> tuple[I64, I64]:
+        """The keys that come most often, and their counts; fewer if there are no more."""
+        for keys in self.corpus.all_keys():
+            run_workers(add_to_sketch, self.workers, keys, self.shift, self.sketch)
+        threshold = max(min_count, self._reached_by(number))
+        while True:
+            keys, counts = self._count(threshold, number)
+            enough = len(counts) >= number and counts[-1] >= threshold
+            if enough or threshold == min_count:
+                kept = counts >= min_count
+                return keys[kept], counts[kept]
+            reached = int(counts[-1]) if len(counts) >= number else 1  # by enough keys, for sure
+            threshold = max(min_count, reached, threshold - 1 - threshold // STEP)
+
+    def _reached_by(self, number: int) -> int:
+        """The largest value that so many cells reach, or 1."""
+        histogram = np.zeros(int(FULL) + 1, np.int64)
+        count_cells(self.sketch, histogram)
+        at_least = np.cumsum(histogram[::-1])[::-1]
+        return max(1, int(np.count_nonzero(at_least >= number)) - 1)
+
+    def _count(self, threshold: int, number: int) -> tuple[I64, I64]:
+        """The most frequent keys of cells that reach the threshold, with exact counts."""
+        best = np.empty(0, np.int64), np.empty(0, np.int64)
+        rounds = np.zeros((self.workers, 3), np.int64)  # from, to, keys
+        while rounds[:, 0].min() < POSITIONS:
+            rounds[:, 1], rounds[:, 2] = POSITIONS, 0
+            self.counts[:] = 0
+            for keys in self.corpus.all_keys():
+                self._count_column(keys, threshold, rounds)
+            if rounds[:, 2].max() == self.counts.shape[1]:
+                raise MemoryError("too many n-grams for the memory allowed: raise `memory`")
+            found = self.counts > 0
+            both = (best[0], self.keys[found]), (best[1], self.counts[found])
+            best = _best(np.concatenate(both[0]), np.concatenate(both[1]), number)
+            rounds[:, 0] = rounds[:, 1]
+        return best
+
+    def _count_column(self, keys: I64, threshold: int, rounds: I64) -> None:
+        run_workers(
+            count_chosen,
+            self.workers,
+            keys,
+            self.shift,
+            self.sketch,
+            min(threshold, int(FULL)),
+            np.empty(len(keys) + 1, np.int64),
+            np.zeros(self.workers, np.int64),
+            self.keys,
+            self.counts,
+            rounds,
+            SALT,
+        )
+
+
+def _best(keys: I64, counts: I64, number: int) -> tuple[I64, I64]:
+    """By count, the largest first, then by key."""
+    if len(keys) > number:  # without those that come too rarely to be among them
+        least = np.partition(counts, len(counts) - number)[len(counts) - number]
+        keys, counts = keys[counts >= least], counts[counts >= least]
+    order = np.lexsort((keys, -counts))[:number]
+    return keys[order], counts[order]

@@ -1,0 +1,327 @@
+"""Counting keys, finding them again, and spelling out their n-grams, in Numba.
+
+    add_to_sketch    cells that are never below the count of a key   a worker owns cells
+    count_chosen     exact counts of keys in frequent cells          a worker owns keys
+    look_up          keys -> ranks                                   a worker owns tokens
+    spell            places in a text -> folded n-grams              one worker
+    front_code       sorted strings -> what each adds to the last    one worker
+
+Keys are hashes already, so their bits serve as they are: the high lane picks a cell of the sketch
+and a key's place in a round of counting, the low lane picks its owner. Its slot comes from both and
+from a number that nobody knows (see `SALT`).
+"""
+
+import numpy as np
+
+from hashembed.core.intrinsics import prefetch
+from hashembed.core.njit import njit
+from hashembed.core.threads import wait_for_all
+from hashembed.hashing.scalars import lane_a, lane_b, spread_key, u32, u64
+from hashembed.text.unicode import EXPANSIONS, MARK, SEPARATOR
+from hashembed.text.word_kernels import decode, is_mark
+
+FULL = np.uint16(0xFFFF)  # a cell that counts no further
+POSITIONS = 1 << 32  # values of the high lane
+AHEAD = 16  # how many keys before its turn a cell is asked for
+LOAD = 0.7  # of a table, above which it drops half of its range
+
+_entry = njit(nogil=True, cache=True, error_model="numpy")
+
+
+# --- counting ---------------------------------------------------------------------------------
+
+
+@njit(inline="always")
+def _cell(key, shift):
+    return np.int64(lane_b(key) >> shift)
+
+
+@_entry
+def add_to_sketch(worker, workers, barrier, keys, shift, sketch):
+    """Add one to the cell of every key; a cell is the high lane without its last `shift` bits."""
+    low = len(sketch) * worker // workers
+    high = len(sketch) * (worker + 1) // workers
+    last = len(keys) - 1
+    for x in range(len(keys)):
+        prefetch(sketch, _cell(keys[min(x + AHEAD, last)], shift))
+        cell = _cell(keys[x], shift)
+        if low <= cell < high and sketch[cell] != FULL:
+            sketch[cell] += np.uint16(1)
+
+
+@_entry
+def count_cells(sketch, histogram):
+    """histogram[v] += the number of cells that hold v."""
+    for cell in range(len(sketch)):
+        histogram[sketch[cell]] += 1
+
+
+@njit(inline="always")
+def _first_slot(key, salt, mask):
+    """Where the search for a key begins in an open table of mask + 1 slots, a power of two."""
+    return u32(spread_key(key, salt) >> u64(32)) & mask
+
+
+@njit(inline="always")
+def _add(keys, counts, key, count, salt):
+    """Add to a key's count in an open table -> 1 for a new key, else 0."""
+    mask = u32(len(keys) - 1)
+    slot = _first_slot(key, salt, mask)
+    while counts[slot] and keys[slot] != key:
+        slot = (slot + u32(1)) & mask
+    fresh = counts[slot] == 0
+    keys[slot] = key
+    counts[slot] += count
+    return np.int64(fresh)
+
+
+@njit
+def _halve(keys, counts, low, high, salt):
+    """Keep the keys of the lower half of the range -> the new end, and how many they are."""
+    middle = low + (high - low) // 2
+    kept = 0
+    for slot in range(len(keys)):
+        if counts[slot] and np.int64(lane_b(keys[slot])) < middle:
+            kept += 1
+    old_keys, old_counts = np.empty(kept, np.int64), np.empty(kept, np.int64)
+    x = 0
+    for slot in range(len(keys)):
+        if counts[slot] and np.int64(lane_b(keys[slot])) < middle:
+            old_keys[x], old_counts[x] = keys[slot], counts[slot]
+            x += 1
+    counts[:] = 0
+    for x in range(kept):
+        _add(keys, counts, old_keys[x], old_counts[x], salt)
+    return middle, kept
+
+
+@_entry
+def count_chosen(
+    worker,
+    workers,
+    barrier,
+    keys,
+    shift,
+    sketch,
+    threshold,
+    chosen,
+    found,
+    tables,
+    counts,
+    rounds,
+    salt,
+):
+    """Count the keys whose cells hold at least `threshold`, each worker those that it owns.
+
+    `rounds` (workers, 3) has the range of positions that a worker counts in this round, and the
+    number of keys in its table. A table that gets too full gives up the upper half of its range.
+    `chosen` and `found` are room for the keys that pass, and for how many each worker let pass.
+    """
+    n = len(keys)
+    first, last = n * worker // workers, n * (worker + 1) // workers
+    at = first
+    for x in range(first, last):
+        prefetch(sketch, _cell(keys[min(x + AHEAD, last - 1)], shift))
+        chosen[at] = keys[x]
+        at += sketch[_cell(keys[x], shift)] >= threshold
+    found[worker] = at - first
+    wait_for_all(barrier, workers)
+
+    table, count = tables[worker], counts[worker]
+    low, high, used = rounds[worker]
+    most = np.int64(LOAD * len(table))
+    for other in range(workers):
+        begin = n * other // workers
+        for x in range(begin, begin + found[other]):
+            if used == len(table):  # nothing was left to give up: the caller stops
+                break
+            key = chosen[x]
+            position = np.int64(lane_b(key))
+            mine = np.int64((u64(lane_a(key)) * u64(workers)) >> u64(32)) == worker
+            if mine and low <= position < high:
+                used += _add(table, count, key, 1, salt)
+                while used > most and high - low > 1:
+                    high, used = _halve(table, count, low, high, salt)
+    rounds[worker, 1], rounds[worker, 2] = high, used
+
+
+# --- look-up ----------------------------------------------------------------------------------
+
+
+@_entry
+def build_index(keys, slots, salt):
+    """Slots (a power of two) of an open table: rank + 1 of the key there, or 0."""
+    mask = u32(len(slots) - 1)
+    for rank in range(len(keys)):
+        slot = _first_slot(keys[rank], salt, mask)
+        while slots[slot]:
+            slot = (slot + u32(1)) & mask
+        slots[slot] = rank + 1
+
+
+@njit(inline="always")
+def _rank(key, known, slots, salt):
+    mask = u32(len(slots) - 1)
+    slot = _first_slot(key, salt, mask)
+    while slots[slot] and known[slots[slot] - 1] != key:
+        slot = (slot + u32(1)) & mask
+    return np.int64(slots[slot]) - 1
+
+
+@_entry
+def look_up(worker, workers, barrier, keys, known, slots, salt, ranks):
+    """ranks (N,) of keys (N,): -1 for a key that is not known."""
+    n = len(keys)
+    mask = u32(len(slots) - 1)
+    last = n * (worker + 1) // workers
+    for x in range(n * worker // workers, last):
+        later = keys[min(x + AHEAD, last - 1)]
+        prefetch(slots, np.int64(_first_slot(later, salt, mask)))
+        ranks[x] = _rank(keys[x], known, slots, salt)
+
+
+@_entry
+def first_places(ranks, places, seen):
+    """Places in `ranks` of those not `seen` before, into `places` -> how many; they are now."""
+    count = 0
+    for x in range(len(ranks)):
+        rank = ranks[x]
+        if rank >= 0 and not seen[rank]:
+            seen[rank] = True
+            places[count] = x
+            count += 1
+    return count
+
+
+# --- strings ----------------------------------------------------------------------------------
+
+
+@njit
+def _word_spans(data, i, end, table, punctuation):
+    """Where the words of data[i:end] begin and end: (words, 2)."""
+    most = (end - i) // 2 + 1 if punctuation is None else end - i
+    spans = np.empty((most, 2), np.int64)
+    m, inside, kind = 0, False, np.uint8(0)
+    while i < end:
+        point, n = decode(data, i, end)
+        separator = table[point] == SEPARATOR
+        mark = is_mark(punctuation, point)
+        if not separator and not (inside and mark == kind):
+            spans[m, 0] = i
+            m += 1
+        if not separator:
+            spans[m - 1, 1] = i + n
+        inside, kind = not separator, mark
+        i += n
+    return spans[:m]
+
+
+@njit(inline="always")
+def _put(code, out, o):
+    """The bytes of a character's UTF-8, the first one lowest -> the new o."""
+    out[o] = np.uint8(code & u32(0xFF))
+    o += 1
+    lead = code & u32(0xFF)
+    for extra in range((lead >= 0xC0) + np.int64(lead >= 0xE0) + np.int64(lead >= 0xF0)):
+        code >>= u32(8)
+        out[o + extra] = np.uint8(code & u32(0xFF))
+    return o + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+
+
+@njit
+def _put_word(data, i, end, table, out, o):
+    """A word, folded, at out[o] and on -> the new o."""
+    while i < end:
+        point, n = decode(data, i, end)
+        code = table[point]
+        if code & u32(0xFF) == MARK:
+            row = EXPANSIONS + 4 * np.int64(code >> u32(8))
+            for j in range(1, 1 + table[row]):
+                o = _put(table[row + j], out, o)
+        else:
+            o = _put(code, out, o)
+        i += n
+    return o
+
+
+@njit(inline="always")
+def _ngram_at(place, words, lo, hi):
+    """The first word and the order of the n-gram at a place in the bag of so many words."""
+    width = hi - lo + 1
+    full = max(words - hi + 1, 0)  # words with n-grams of all orders
+    if place < full * width:
+        return place // width, place % width + lo
+    place -= full * width
+    word = full
+    while place >= words - word - lo + 1:
+        place -= words - word - lo + 1
+        word += 1
+    return word, place + lo
+
+
+@_entry
+def spell(data, starts, ends, offsets, places, table, punctuation, lo, hi, sizes):
+    """The n-grams at these places (rising) of bags, words folded and joined by spaces -> bytes.
+
+    `starts` and `ends` are where the documents lie, `offsets` where their bags begin; the length
+    of each n-gram goes to `sizes`.
+    """
+    out = np.empty(32 * len(places) + 64, np.uint8)
+    o, doc, known = 0, -1, -1
+    spans = np.empty((0, 2), np.int64)
+    for x in range(len(places)):
+        while doc < 0 or offsets[doc + 1] <= places[x]:
+            doc += 1
+        if doc != known:
+            spans = _word_spans(data, starts[doc], ends[doc], table, punctuation)
+            known = doc
+        word, n = _ngram_at(places[x] - offsets[doc], len(spans), lo, hi)
+        # A character folds to three at most, of four bytes each.
+        most = o + 12 * (spans[word + n - 1, 1] - spans[word, 0]) + n
+        if most > len(out):
+            larger = np.empty(2 * most, np.uint8)
+            larger[:o] = out[:o]
+            out = larger
+        begin = o
+        for w in range(word, word + n):
+            if w > word:
+                out[o] = 0x20
+                o += 1
+            o = _put_word(data, spans[w, 0], spans[w, 1], table, out, o)
+        sizes[x] = o - begin
+    return out[:o]
+
+
+@_entry
+def front_code(data, offsets, order, shared, tails, out):
+    """Strings in `order`: bytes that each shares with the one before, and the number of the rest.
+
+    The rest itself goes to `out` -> how many bytes that are.
+    """
+    o, before, before_size = 0, 0, 0
+    for x in range(len(order)):
+        begin = offsets[order[x]]
+        size = offsets[order[x] + 1] - begin
+        same = 0
+        while same < min(size, before_size, 255) and data[begin + same] == data[before + same]:
+            same += 1
+        shared[x], tails[x] = same, size - same
+        for i in range(begin + same, begin + size):
+            out[o] = data[i]
+            o += 1
+        before, before_size = begin, size
+    return o
+
+
+@_entry
+def front_decode(rest, shared, tails, order, offsets, out):
+    """The inverse: string x goes to out[offsets[order[x]]] and on."""
+    i, before = 0, 0
+    for x in range(len(order)):
+        o = offsets[order[x]]
+        for j in range(shared[x]):
+            out[o + j] = out[before + j]
+        for j in range(shared[x], shared[x] + tails[x]):
+            out[o + j] = rest[i]
+            i += 1
+        before = o

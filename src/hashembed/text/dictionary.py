@@ -1,0 +1,276 @@
+"""D1 as a dictionary: the most frequent n-grams of a corpus, and their ids.
+
+An n-gram is its 64-bit key. Two different n-grams of a corpus with T distinct ones share a key with
+a chance of about T^2 / 2^65 (T = one billion: 3%), and then count as one. `text/counts/exact.py`
+finds the keys; another reading of the texts finds the first place of each, and so its string.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hashembed.core.arrays import I64, U8
+from hashembed.core.checks import one_of, whole_number
+from hashembed.core.threads import cpu_count, run_workers
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.scalars import SALT
+from hashembed.text.config import TextConfig
+from hashembed.text.counts.exact import Corpus, Counter, Texts
+from hashembed.text.counts.kernels import (
+    build_index,
+    first_places,
+    front_code,
+    front_decode,
+    look_up,
+    spell,
+)
+from hashembed.text.pipeline import kernel_tables, text_to_bags
+
+NGRAMS = (1, 9)  # the paper's n < 10
+SIZE = 1_000_000
+MEMORY = 1 << 29
+
+Unknown = Literal["drop", "share"]
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class Dictionary:
+    """The most frequent n-grams of a corpus, in the order of their frequency.
+
+    The rank of an n-gram is its id. Equally frequent ones are ordered by their keys (as signed
+    integers), so that a dictionary does not depend on the order of the texts.
+
+    Example:
+        >>> dictionary = Dictionary.count(["a b a", "a b"], TextConfig((1, 2)), size=3)
+        >>> dictionary.strings.to_pylist(), dictionary.counts.tolist()
+        (['a', 'b', 'a b'], [3, 2, 2])
+        >>> dictionary.bags(["b a c"]).keys.tolist()
+        [1, 0]
+    """
+
+    def __init__(
+        self, config: TextConfig, keys: I64, counts: I64, strings: pa.LargeStringArray
+    ) -> None:
+        self.config, self.keys, self.counts, self.strings = config, keys, counts, strings
+        slots = 1 << max(1, 2 * len(keys) - 1).bit_length()
+        self._slots = np.zeros(slots, np.int32)
+        self._salt = SALT  # goes where the slots go
+        build_index(keys, self._slots, self._salt)
+
+    @classmethod
+    def count(
+        cls,
+        texts: Texts,
+        config: TextConfig | None = None,
+        size: int = SIZE,
+        *,
+        min_count: int = 1,
+        stop: Sequence[str] = (),
+        memory: int = MEMORY,
+        threads: int | None = None,
+    ) -> "Dictionary":
+        """Count a corpus.
+
+        Args:
+            texts: a column of texts, or, for a corpus that should not be in memory at once, a
+                function that returns columns one after the other; it is called several times. One
+                text is always held whole.
+            config: how text becomes n-grams; None is the paper's 1- to 9-grams.
+            size: the most n-grams to keep. min_count: the least count of one that is kept.
+            stop: n-grams to leave out. A word leaves out that word, not longer n-grams with it.
+            memory: bytes for the sketch and the tables; picking the best of a table takes up to as
+                much again for a moment, and the n-grams kept come on top.
+            threads: None is all cores.
+        """
+        config = config or TextConfig(NGRAMS)
+        if config.subwords:
+            raise ValueError(
+                "a dictionary holds n-grams of words, but the text configuration has "
+                f"subwords={config.subwords}"
+            )
+        whole_number("size", size, 1, 2**31 - 1)
+        whole_number("min_count", min_count, 1, 2**31 - 1)
+        whole_number("memory", memory, 1 << 16, 1 << 36)
+        workers = threads or cpu_count()
+        stopped = _own_keys(pa.array(stop, pa.large_string()), config)
+        corpus = Corpus(texts, config)
+        wanted = size + len(stopped)
+        keys, counts = Counter(corpus, memory, workers).most_frequent(wanted, min_count)
+        kept = np.flatnonzero(~np.isin(keys, stopped))[:size]
+        keys, counts = keys[kept], counts[kept]
+        self = cls(config, keys, counts, pa.array([], pa.large_string()))
+        self.strings = _spell_out(self, corpus, workers)
+        return self
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def first(self, size: int) -> "Dictionary":
+        """The `size` most frequent n-grams as a dictionary of their own: a frequency cut."""
+        whole_number("size", size, 0, len(self))
+        return Dictionary(
+            self.config, self.keys[:size], self.counts[:size], self.strings.slice(0, size)
+        )
+
+    def ranks(self, keys: I64, threads: int | None = None) -> I64:
+        """The ranks of n-gram keys; -1 for those that are not in the dictionary."""
+        ranks = np.empty(len(keys), np.int64)
+        workers = (threads or cpu_count()) if len(keys) > 100_000 else 1
+        table = self.keys, self._slots, self._salt
+        run_workers(look_up, workers, np.ascontiguousarray(keys), *table, ranks)
+        return ranks
+
+    def bags(self, texts: Texts, unknown: Unknown = "drop", threads: int | None = None) -> Bags:
+        """Bags of ranks, for a model with `identity` indexing; texts as `count` takes them.
+
+        An n-gram that is not in the dictionary is dropped, or shares the id len(dictionary) with
+        all others such: `num_embeddings(unknown)` ids in all.
+        """
+        one_of("unknown", unknown, ("drop", "share"))
+        parts = []
+        for column in Corpus(texts, self.config).columns():
+            bags = text_to_bags(column, self.config)
+            ranks, offsets = self.ranks(bags.keys, threads), bags.offsets
+            if unknown == "share":
+                ranks[ranks < 0] = len(self)
+            else:
+                known = ranks >= 0
+                offsets = np.concatenate([[0], np.cumsum(known)])[offsets]
+                ranks = ranks[known]
+            parts.append(Bags(ranks, offsets))
+        return Bags.concat(parts)
+
+    def num_embeddings(self, unknown: Unknown = "drop") -> int:
+        """How many ids `bags` may give."""
+        return len(self) + (unknown == "share")
+
+    def tensors(self) -> Arrays:
+        """The dictionary as arrays to save with a model; the rest is `config.to_dict()`.
+
+        Strings are in the order of their bytes, each as the number of bytes that it shares with
+        the one before and the bytes that follow. Keys are not saved: they follow from the strings.
+        """
+        data, offsets = _buffers(self.strings)
+        order = pc.sort_indices(self.strings.cast(pa.large_binary())).to_numpy().astype(np.uint32)
+        shared, tails = np.empty(len(self), np.uint8), np.empty(len(self), np.uint32)
+        rest = np.empty(len(data), np.uint8)
+        used = front_code(data, offsets, order, shared, tails, rest)
+        return {
+            "dictionary.shared": shared,
+            "dictionary.tails": _narrow(tails),
+            "dictionary.rest": rest[:used].copy(),
+            "dictionary.ranks": order,
+            "dictionary.counts": _narrow(self.counts),
+        }
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, npt.NDArray[Any]], config: TextConfig
+    ) -> "Dictionary":
+        """The dictionary that `tensors` described."""
+        shared, tails, rest, order, counts = (
+            tensors[f"dictionary.{name}"] for name in ("shared", "tails", "rest", "ranks", "counts")
+        )
+        _check_saved(shared, tails, rest, order, counts)
+        sizes = shared.astype(np.int64) + tails
+        offsets = np.zeros(len(order) + 1, np.int64)
+        in_order = np.empty(len(order), np.int64)
+        in_order[order] = sizes
+        np.cumsum(in_order, out=offsets[1:])
+        data = np.empty(offsets[-1], np.uint8)
+        front_decode(rest, shared, tails.astype(np.uint32), order, offsets, data)
+        strings = _strings(data, offsets)
+        strings.validate(full=True)  # its bytes came from a file
+        folded = replace(config, lowercase=False)  # as the strings are already
+        return cls(config, _own_keys(strings, folded), counts.astype(np.int64), strings)
+
+
+def _check_saved(shared: U8, tails: Any, rest: U8, order: Any, counts: Any) -> None:
+    """Refuse arrays that no dictionary gives: decoding them would leave their bounds."""
+    arrays = (shared, tails, rest, order, counts)
+    typed = all(array.ndim == 1 and array.dtype.kind == "u" for array in arrays)
+    if not (
+        typed
+        and shared.dtype == rest.dtype == np.uint8
+        and len(shared) == len(tails) == len(order) == len(counts)
+        and int(tails.sum(dtype=np.int64)) == len(rest)
+        and np.array_equal(np.sort(order), np.arange(len(order)))
+        and (shared[:1] == 0).all()
+        and (shared[1:] <= shared[:-1].astype(np.int64) + tails[:-1]).all()
+    ):
+        raise ValueError("the arrays of a dictionary do not fit each other: they are damaged")
+
+
+def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.LargeStringArray:
+    """The string of each key, from the first place where it occurs."""
+    tables = kernel_tables(corpus.config)
+    seen = np.zeros(len(dictionary), np.bool_)
+    parts, owners, left = [], [], len(dictionary)
+    for column in corpus.columns():
+        if not left:
+            break
+        bags = text_to_bags(column, corpus.config)
+        ranks = dictionary.ranks(bags.keys, workers)
+        places = np.empty(min(len(ranks), left), np.int64)
+        places = places[: first_places(ranks, places, seen)]
+        joined = column.cast(pa.large_binary()).combine_chunks()
+        data, offsets = _buffers(pc.fill_null(joined, b""))
+        sizes = np.empty(len(places), np.int64)
+        spelt = spell(
+            data,
+            offsets[:-1],
+            offsets[1:],
+            bags.offsets,
+            places,
+            *tables,
+            *corpus.config.ngrams,
+            sizes,
+        )
+        parts.append(_strings(spelt, np.concatenate([[0], np.cumsum(sizes)])))
+        owners.append(ranks[places])
+        left -= len(places)
+    if left:
+        raise ValueError(f"the texts changed: {left:,} n-grams were not found again")
+    if not parts:
+        return pa.array([], pa.large_string())
+    order = np.argsort(np.concatenate(owners))
+    return pa.concat_arrays(parts).take(pa.array(order))
+
+
+def _own_keys(strings: pa.LargeStringArray, config: TextConfig) -> I64:
+    """The key of each string as one n-gram, however many words it has."""
+    bags = text_to_bags(strings, replace(config, ngrams=(1, 9)))
+    words = (bags.lengths + 36) // 9  # of 9 or more; fewer have m (m + 1) / 2 n-grams
+    small = bags.lengths < 45
+    words[small] = np.round((np.sqrt(8 * bags.lengths[small] + 1) - 1) / 2).astype(np.int64)
+    bad = np.flatnonzero((words < 1) | (words > 9))
+    if len(bad):
+        found = strings[int(bad[0])].as_py()
+        raise ValueError(f"an n-gram has 1 to 9 words, found {found!r}")
+    keys: I64 = bags.keys[bags.offsets[:-1] + words - 1]
+    return keys
+
+
+def _buffers(strings: Any) -> tuple[U8, I64]:
+    """The bytes and the offsets of an Arrow column of large strings."""
+    _, offsets, data = strings.buffers()
+    first = strings.offset
+    found = np.frombuffer(offsets, np.int64)[first : first + len(strings) + 1] if offsets else [0]
+    view = np.frombuffer(data or b"", np.uint8)
+    view.flags.writeable = False  # one type for Numba, whatever Arrow's buffer was
+    return view, np.array(found, np.int64)
+
+
+def _strings(data: U8, offsets: I64) -> pa.LargeStringArray:
+    buffers = pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers)
+
+
+def _narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same numbers in the smallest unsigned type that holds them."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))

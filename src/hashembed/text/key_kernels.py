@@ -1,0 +1,333 @@
+"""Text to keys in Numba: hash a batch of words at once, write their n-grams where they belong.
+
+The work is on *segments*: a document, or a part of a long one between two separators. `count_words`
+tells how much each segment gives, `lay_out` where it goes, `fill_keys` writes it; the first and the
+last take a range of segments and can run on any number of threads. `text/word_kernels.py` finds the
+words.
+"""
+
+import numpy as np
+
+from hashembed.core.njit import njit
+from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, pack, u32, u64
+from hashembed.hashing.spec import NGRAM_SEEDS, SUBWORD_SEEDS, WORD_SEEDS
+from hashembed.text.unicode import EXPANSIONS, MARK, SEPARATOR
+from hashembed.text.word_kernels import (
+    BATCH,
+    SHORT,
+    Batch,
+    absorb,
+    bit_count,
+    chunk,
+    decode,
+    find_words,
+    finish,
+    inlined,
+    inner,
+    is_mark,
+    most_words,
+)
+
+_ROW, _ROW2, _ROW3 = BATCH, 2 * BATCH, 3 * BATCH
+_WORD_A, _WORD_B = (u32(s) for s in WORD_SEEDS)
+_NGRAM_A, _NGRAM_B = (u32(s) for s in NGRAM_SEEDS)
+_SUB_A, _SUB_B = (u32(s) for s in SUBWORD_SEEDS)
+
+_entry = njit(cache=True, nogil=True, error_model="numpy")
+_outer = njit(error_model="numpy")
+
+
+# --- a batch of words -------------------------------------------------------------------------
+
+
+@inlined
+def _lower(x, upper):
+    """Four ASCII bytes in lower case where `upper` has a byte's high bit."""
+    is_upper = (x + u32(0x3F3F3F3F)) & ~(x + u32(0x25252525)) & upper
+    return u32(x | (is_upper >> u32(2)))
+
+
+@inlined
+def _short_lane(seed, s0, s1, s2, s3, size):
+    """One lane of a word of up to 15 bytes, given its scrambled blocks."""
+    h1 = murmur_absorb(seed, s0)
+    h2 = murmur_absorb(h1, s1)
+    h3 = murmur_absorb(h2, s2)
+    h = u32(seed ^ s0) if size < 4 else u32(h1 ^ s1)
+    h = h if size < 8 else u32(h2 ^ s2)
+    h = h if size < 12 else u32(h3 ^ s3)
+    return fmix32(u32(h ^ size))
+
+
+@inner
+def _hash_batch(raw, sizes, m, upper, lanes, state):
+    """The lanes of m words, scrambled too, and the n-gram state that has absorbed each."""
+    for i in range(m):
+        size = sizes[i]
+        s0 = murmur_scramble(_lower(raw[i], upper))
+        s1 = murmur_scramble(_lower(raw[_ROW + i], upper))
+        s2 = murmur_scramble(_lower(raw[_ROW2 + i], upper))
+        s3 = murmur_scramble(_lower(raw[_ROW3 + i], upper))
+        a = _short_lane(_WORD_A, s0, s1, s2, s3, size)
+        b = _short_lane(_WORD_B, s0, s1, s2, s3, size)
+        a = a if size <= SHORT else raw[i]
+        b = b if size <= SHORT else raw[_ROW + i]
+        sa, sb = murmur_scramble(a), murmur_scramble(b)
+        lanes[i], lanes[_ROW + i], lanes[_ROW2 + i], lanes[_ROW3 + i] = a, b, sa, sb
+        state[i], state[_ROW + i] = murmur_absorb(_NGRAM_A, sa), murmur_absorb(_NGRAM_B, sb)
+
+
+@inner
+def _hash_ngrams(lanes, state, m, lo, hi, keys):
+    """The keys of the n-grams that begin at each of m words, as if they were one document."""
+    if lo == 1:
+        for i in range(m):
+            keys[i] = pack(lanes[i], lanes[_ROW + i])
+    for n in range(2, hi + 1):
+        row = max(n - lo, 0) * BATCH
+        for i in range(m - n + 1):
+            a = murmur_absorb(state[i], lanes[_ROW2 + n - 1 + i])
+            b = murmur_absorb(state[_ROW + i], lanes[_ROW3 + n - 1 + i])
+            state[i], state[_ROW + i] = a, b
+            keys[row + i] = pack(fmix32(u32(a ^ u32(4 * n))), fmix32(u32(b ^ u32(4 * n))))
+
+
+@inner
+def _fold_word(data, i, end, table, codes):
+    """The characters of '<' + a word + '>', folded, into `codes`: how many they are."""
+    codes[0] = 0x3C
+    m = 1
+    while i < end:
+        point, n = decode(data, i, end)
+        code = table[point]
+        if code & u32(0xFF) == MARK:
+            row = EXPANSIONS + 4 * np.int64(code >> u32(8))
+            for j in range(1, 1 + table[row]):
+                codes[m] = table[row + j]
+                m += 1
+        else:
+            codes[m] = code
+            m += 1
+        i += n
+    codes[m] = 0x3E
+    return m + 1
+
+
+@inner
+def _subword_keys(codes, m, lo, hi, out, o):
+    """Keys of all pieces of lo..hi of m characters, but not of one boundary alone: the new o."""
+    for i in range(m):
+        state = _SUB_A, _SUB_B, u64(0), u64(0)
+        for n in range(1, min(hi, m - i) + 1):
+            state = absorb(state, codes[i + n - 1])
+            if n >= lo and (n > 1 or 0 < i < m - 1):
+                a, b = finish(state)
+                out[o] = pack(a, b)
+                o += 1
+    return o
+
+
+@inner
+def _spread(keys, i, count, out, o, step):
+    """out[o], out[o + step], ... = keys[i], keys[i + 1], ..."""
+    for j in range(count):
+        out[o] = keys[i + j]
+        o += step
+
+
+@inner
+def _keep(batch, first, m):
+    """Move the words from `first` on to the front of a batch of m."""
+    raw, sizes, spans, last = batch.raw, batch.sizes, batch.spans, batch.last
+    for i in range(m - first):
+        for row in range(0, len(raw), BATCH):
+            raw[row + i] = raw[row + first + i]
+        sizes[i], last[i] = sizes[first + i], last[first + i]
+        spans[i], spans[BATCH + i] = spans[first + i], spans[BATCH + first + i]
+    for i in range(m - first, m):
+        last[i] = False
+
+
+@_outer
+def _write(data, table, batch, codes, m, emit, config, out, o):
+    """All keys of the first `emit` of m words, at out[o] and on; the other words stay.
+
+    Returns the new o and `codes`, room for the characters of a word, larger if need be.
+    """
+    lo, hi, sub_lo, sub_hi, upper = config
+    _hash_batch(batch.raw, batch.sizes, m, u32(upper), batch.lanes, batch.state)
+    _hash_ngrams(batch.lanes, batch.state, m, lo, hi, batch.keys)
+    keys, spans, width = batch.keys, batch.spans, hi - lo + 1
+    i = 0
+    while i < emit:
+        stop = i + 1  # the end of the document, or beyond the batch
+        while stop <= m and not batch.last[stop - 1]:
+            stop += 1
+        full = i if sub_hi else max(i, min(emit, stop - hi + 1))  # words with all orders
+        for n in range(width):
+            _spread(keys, u64(n * BATCH + i), u64(full - i), out, u64(o + n), u64(width))
+        o += (full - i) * width
+        i = min(emit, stop)
+        for j in range(full, i):
+            for n in range(min(hi, stop - j) - lo + 1):
+                out[o] = keys[n * BATCH + j]
+                o += 1
+            if sub_hi:
+                most = 3 * (spans[BATCH + j] - spans[j]) + 2
+                if most > len(codes):
+                    codes = np.empty(2 * most, np.uint32)
+                size = _fold_word(data, spans[j], spans[BATCH + j], table, codes)
+                o = _subword_keys(codes, size, sub_lo, sub_hi, out, o)
+    _keep(batch, emit, m)
+    return o, codes
+
+
+@_outer
+def new_batch(orders):
+    """Room for a batch of words and their n-grams of so many orders."""
+    # From one piece of memory: at unlucky distances of 4 KiB, loads wait for unrelated stores.
+    rows = np.empty((15 + 2 * orders) * BATCH, np.uint32)
+    return Batch(
+        rows[: 4 * BATCH],
+        rows[4 * BATCH : 5 * BATCH],
+        rows[5 * BATCH : 9 * BATCH].view(np.int64),
+        np.zeros(BATCH, np.bool_),
+        rows[9 * BATCH : 13 * BATCH],
+        rows[13 * BATCH : 15 * BATCH],
+        rows[15 * BATCH :].view(np.int64),
+    )
+
+
+@_entry
+def fill_keys(data, starts, ends, last, first, stop, table, punctuation, config, out, o):
+    """Write the keys of the segments first..stop-1 at out[o] and on.
+
+    `config` is: lowest and highest order of n-grams, of character n-grams, mask of `_lower`.
+    `punctuation` is as in `text/word_kernels.py`.
+    """
+    hi, most = config[1], most_words(punctuation)
+    batch, codes = new_batch(hi - config[0] + 1), np.empty(64, np.uint32)
+    s, i, m = first, starts[first], 0
+    own, limit = np.int64(2**62), stop
+    while own:  # words whose n-grams are still to be written
+        while s < limit and m <= most:
+            i, m = find_words(data, i, ends[s], table, punctuation, batch, m)
+            if i < ends[s]:
+                continue
+            if last[s] and m:
+                batch.last[m - 1] = True
+            own = m if s == stop - 1 else own
+            if s >= stop - 1 and not last[s]:
+                limit = s + 2  # n-grams reach over into the next segment
+            s += 1
+            i = starts[s] if s < limit else i
+        emit = own if s == limit else min(own, m - hi + 1)
+        o, codes = _write(data, table, batch, codes, m, emit, config, out, o)
+        own, m = own - emit, m - emit
+
+
+# --- segments ---------------------------------------------------------------------------------
+
+
+@_entry
+def cut_documents(data, starts, ends, table, size):
+    """Documents as segments of at least `size` bytes that begin at separators, and who is last."""
+    most = len(starts)
+    for d in range(len(starts)):
+        most += (ends[d] - starts[d]) // size
+    a, b, last = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_)
+    m = 0
+    for d in range(len(starts)):
+        begin, i = starts[d], starts[d] + size
+        while i < ends[d]:
+            point, _ = decode(data, i, ends[d])
+            if table[point] == SEPARATOR:
+                a[m], b[m], last[m] = begin, i, False
+                begin, i, m = i, i + size, m + 1
+            else:
+                i += 1
+        a[m], b[m], last[m] = begin, ends[d], True
+        m += 1
+    return a[:m], b[:m], last[:m]
+
+
+@inner
+def _ngrams(words, lo, hi):
+    """The number of n-grams of orders lo..hi among some words."""
+    orders = max(min(hi, words) - lo + 1, 0)
+    return orders * (words + 1) - orders * (2 * lo + orders - 1) // 2
+
+
+@inner
+def _pieces(data, i, end, table, punctuation, lo, hi):
+    """The number of character n-grams in the words from data[i] on."""
+    total, chars, kind = 0, 0, np.uint8(0)
+    while i <= end:
+        point, n, code = 0, 1, u32(SEPARATOR)
+        if i < end:
+            point, n = decode(data, i, end)
+            code = table[point]
+        mark = is_mark(punctuation, point)
+        if code == SEPARATOR or mark != kind:
+            if chars:
+                total += _ngrams(chars + 2, lo, hi) - 2 * (lo == 1)
+            chars = 0
+        kind = mark
+        if code & u32(0xFF) != MARK:
+            chars += 1
+        elif code != SEPARATOR:
+            chars += np.int64(table[EXPANSIONS + 4 * np.int64(code >> u32(8))])
+        i += n
+    return total
+
+
+@_entry
+def count_words(data, starts, ends, first, stop, table, punctuation, config, words, pieces):
+    """Words in each of the segments first..stop-1, and character n-grams where asked for."""
+    for s in range(first, stop):
+        i, total, inside, within = starts[s], u64(0), u64(0), u64(0)
+        while i < ends[s]:
+            n, mask, _, _, points = chunk(data, i, ends[s], table, punctuation)
+            total += bit_count(mask & ~(mask << u64(1) | inside))
+            inside = mask >> u64(n - 1) & u64(1)
+            if punctuation is not None:
+                total += bit_count(points & ~(points << u64(1) | within))
+                within = points >> u64(n - 1) & u64(1)
+            i += n
+        words[s] = total
+        if config[3]:
+            pieces[s] = _pieces(data, starts[s], ends[s], table, punctuation, config[2], config[3])
+
+
+@_entry
+def lay_out(words, pieces, last, config, offsets, places):
+    """Where the keys of each document and of each segment begin, from offsets[0] on."""
+    first, total, d = 0, 0, 0
+    for s in range(len(words)):
+        total += words[s]
+        if last[s]:
+            o, left = offsets[d] + _ngrams(total, config[0], config[1]), total
+            for t in range(first, s + 1):
+                places[t] = o - _ngrams(left, config[0], config[1])
+                left -= words[t]
+                o += pieces[t]
+            first, total, d = s + 1, 0, d + 1
+            offsets[d] = o
+
+
+@_entry
+def keys_of(data, starts, ends, table, punctuation, config):
+    """Keys and offsets of a few short documents, in one call."""
+    count = len(starts)
+    words, pieces, places = (
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.empty(count, np.int64),
+    )
+    last, offsets = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
+    count_words(data, starts, ends, 0, count, table, punctuation, config, words, pieces)
+    lay_out(words, pieces, last, config, offsets, places)
+    keys = np.empty(offsets[count], np.int64)
+    if count:
+        fill_keys(data, starts, ends, last, 0, count, table, punctuation, config, keys, 0)
+    return keys, offsets

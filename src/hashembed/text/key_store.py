@@ -1,0 +1,55 @@
+"""Keys on disk, for sets larger than memory: batches are appended, and come back memory-mapped.
+
+Training then reads the same numbers in the same order as from memory, so the model is the same.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from hashembed.core.arrays import I64
+from hashembed.hashing.bags import Bags
+
+
+class KeyStore:
+    """A file of keys without a name, so that nothing stays, even of a process that is killed.
+
+    Where bags begin stays in memory.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self._file = tempfile.TemporaryFile(prefix="hashembed-", dir=folder)  # noqa: SIM115
+        self._lengths: list[I64] = []
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, bags: Bags) -> None:
+        """Append these bags."""
+        self._file.write(bags.keys.data)
+        self._lengths.append(bags.lengths)
+        self._count += len(bags.keys)
+
+    def bags(self) -> Bags:
+        """All bags so far; their keys are read from the file as they are needed."""
+        self._file.flush()
+        lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        if self._count == 0:
+            return Bags(np.empty(0, np.int64), offsets)
+        return Bags(np.asarray(np.memmap(self._file, np.int64, "r", shape=(self._count,))), offsets)

@@ -1,0 +1,78 @@
+"""The n-grams of a text as people read them: strings and places, in the order of the keys."""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.core.arrays import I64
+from hashembed.text.arrow import documents, to_arrow
+from hashembed.text.config import TextConfig
+from hashembed.text.pipeline import kernel_settings, kernel_tables, text_to_bags
+from hashembed.text.span_kernels import cut_ngrams
+
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class NGram:
+    """One n-gram of a text.
+
+    text: as the pipeline saw it: folded if it ignores case, words joined by one space, a character
+        n-gram with the '<' and '>' of its word's ends.
+    start, end: the piece of the original text, in characters.
+    order: words; for a character n-gram its characters, '<' and '>' included.
+    subword: whether it is a character n-gram.
+    word: the number of its first word in the text, from 0.
+    """
+
+    text: str
+    start: int
+    end: int
+    order: int
+    subword: bool
+    word: int
+
+    @property
+    def words(self) -> int:
+        """How many words it covers."""
+        return 1 if self.subword else self.order
+
+
+def ngrams_of(text: str, config: TextConfig) -> tuple[I64, list[NGram]]:
+    """The keys of one text and the n-gram behind each."""
+    if not isinstance(text, str):
+        raise TypeError(f"text must be one str, found {type(text).__name__}")
+    column = to_arrow([text])
+    keys = text_to_bags(column, config).keys
+    data, starts, ends = documents(column.chunk(0))
+    found, texts, text_ends = cut_ngrams(
+        data,
+        starts,
+        ends,
+        np.array([0, len(keys)]),
+        np.arange(len(keys)),
+        *kernel_tables(config),
+        kernel_settings(config),
+        _NO_LIMIT,
+    )
+    characters = np.append(0, np.cumsum(data & 0xC0 != 0x80))  # before each byte of the text
+    found[:, 3:] = characters[found[:, 3:]]
+    rows = zip(strings(texts, text_ends), found.tolist(), strict=True)
+    return keys, [
+        NGram(string, start, end, order, bool(subword), word)
+        for string, (word, order, subword, start, end) in rows
+    ]
+
+
+def word_spans(text: str, config: TextConfig) -> list[tuple[int, int]]:
+    """Where the words of a text begin and end, in characters."""
+    _, words = ngrams_of(text, replace(config, ngrams=(1, 1), subwords=None))
+    return [(word.start, word.end) for word in words]
+
+
+def strings(texts: npt.NDArray[np.uint8], ends: I64) -> list[str]:
+    """The strings that `cut_ngrams` wrote one after another."""
+    data, edges = texts.tobytes(), [0, *ends.tolist()]
+    return [data[a:b].decode() for a, b in pairwise(edges)]
