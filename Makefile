@@ -17,10 +17,10 @@ test-slow:       ## also what takes minutes
 	$(PYTHON) -m pytest -m "not gpu"
 
 test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's compute-sanitizer
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:benchmark -n 8 -v -m "gpu or not gpu" tests/test_triton.py tests/test_gpu.py tests/test_in_backward.py tests/test_deep.py tests/test_steps.py tests/test_torch_features.py
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:benchmark -n 8 -v -m "gpu or not gpu" tests/nn
 	for tool in memcheck racecheck; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -p no:benchmark -n 0 \
-	  -m "gpu or not gpu" tests/test_gpu.py tests/test_steps.py \
+	  -m "gpu or not gpu" tests/nn/gpu tests/nn/engine \
 	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None) or plain_loop" || exit 1; done
 
 lint:            ## style and types

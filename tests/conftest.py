@@ -2,7 +2,10 @@
 
 import os
 
+import pytest
 import torch
+
+pytest.register_assert_rewrite("tests.cases")
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"

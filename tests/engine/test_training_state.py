@@ -1,0 +1,147 @@
+"""Snapshots of training that were damaged, on purpose or not: refused with a sentence."""
+
+import random
+
+import numpy as np
+import pytest
+from tests.cases.hostile_files import LABELS, TEXTS, changed
+
+from hashembed import TextClassifier
+from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
+from hashembed.engine.training_state import KIND
+
+SETTINGS = {"num_embeddings": 40, "num_buckets": 10, "embedding_dim": 4, "passes": 2}
+DAMAGED, MANY_DAMAGED = 60, 1000
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    path = tmp_path / "run"
+    train(path)
+    return path
+
+
+def train(path, **settings):
+    held_out = TEXTS[:4], LABELS[:4]
+    classifier = TextClassifier(**SETTINGS, **settings)
+    return classifier.fit(TEXTS, LABELS, validation=held_out, checkpoint=path)
+
+
+def refusal(path):
+    """The sentence; or None where the snapshot was taken."""
+    try:
+        train(path)
+    except ModelFileError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"best_pass": 99}, "best_pass must be"),
+        ({"best_pass": -1}, "no state of its last pass, or none of its best"),
+        ({"best_pass": "x"}, "best_pass must be"),
+        ({"best": float("nan")}, "no state of its last pass"),
+        ({"best": "low"}, "cannot be understood: ValueError"),
+        ({"best": 10**400}, "cannot be understood: OverflowError"),
+        ({"history": None}, "cannot be understood: TypeError"),
+        ({"history": {"epochs": [], "stopped": 7}}, "stopped by 7"),
+        ({"history": {"epochs": [{"number": "x"}], "stopped": None}}, "cannot be understood"),
+        ({"run": 7}, "snapshot of another run"),
+    ],
+)
+def test_fields_that_do_not_fit(snapshot, change, words):
+    tensors, meta = load_tensors(snapshot, KIND)
+    save_tensors(snapshot, KIND, tensors, {**meta, **change})
+    with pytest.raises(ModelFileError, match=words):
+        train(snapshot)
+
+
+def test_fields_that_are_missing(snapshot):
+    tensors, meta = load_tensors(snapshot, KIND)
+    for name in meta:
+        save_tensors(snapshot, KIND, tensors, {n: v for n, v in meta.items() if n != name})
+        with pytest.raises(ModelFileError, match=f"cannot be understood: KeyError: '{name}'"):
+            train(snapshot)
+    save_tensors(snapshot, KIND, tensors, [])
+    with pytest.raises(ModelFileError, match="cannot be understood: TypeError"):
+        train(snapshot)
+
+
+@pytest.mark.parametrize("part", ["now", "best"])
+def test_states_that_do_not_fit(snapshot, part):
+    tensors, meta = load_tensors(snapshot, KIND)
+    E = f"{part}/E"
+    for wrong, words in (
+        ({E: tensors[E][:1]}, r"E must have the shape \(10, 4\), found \(1, 4\)"),
+        ({E: tensors[E][0, 0]}, "E must have the shape"),
+        ({E: tensors[E].astype(np.int8)}, "E must hold floats"),
+        ({f"{part}/X": tensors[E]}, "missing or unknown: X"),
+        ({f"{part}X": tensors[E]}, "cannot be understood: KeyError"),
+        ({f"{part}/E_square": -np.ones(10, np.float32)}, "sums of squares"),
+    ):
+        save_tensors(snapshot, KIND, {**tensors, **wrong}, meta)
+        with pytest.raises(ModelFileError, match=words):
+            train(snapshot)
+    less = {name: array for name, array in tensors.items() if not name.startswith(part)}
+    save_tensors(snapshot, KIND, less, meta)
+    with pytest.raises(ModelFileError, match="no state of its last pass, or none of its best"):
+        train(snapshot)
+
+
+def try_damage(path, count, seed):
+    """Bytes that were changed, and fields that were changed with the checksum made right."""
+    rng, refused = random.Random(seed), 0
+    data = path.read_bytes()
+    tensors, meta = load_tensors(path, KIND)
+    for number in range(count):
+        if number % 2:
+            damaged = bytearray(data)
+            at = rng.randrange(len(data))
+            damaged[at] ^= 1 << rng.randrange(8)
+            path.write_bytes(damaged if rng.random() < 0.5 else damaged[:at])
+            assert str(path) in refusal(path)
+            refused += 1
+        else:
+            save_tensors(path, KIND, tensors, changed(meta, rng))
+            refused += refusal(path) is not None
+    return refused
+
+
+def test_damaged_snapshots(snapshot):
+    refused = try_damage(snapshot, DAMAGED, seed=0)
+    assert DAMAGED / 2 < refused <= DAMAGED
+
+
+@pytest.mark.slow
+def test_many_damaged_snapshots(snapshot):
+    refused = try_damage(snapshot, MANY_DAMAGED, seed=1)
+    print(f"\n{refused} of {MANY_DAMAGED} damaged snapshots refused, half of them by one byte")
+    assert refused > MANY_DAMAGED / 2
+
+
+def test_snapshots_of_hidden_layers(tmp_path):
+    """What optimizers keep is checked too: kernels index with it."""
+    path, layers = tmp_path / "run", {"hidden_layers": (3,)}
+    train(path, **layers)
+    tensors, meta = load_tensors(path, KIND)
+    records = next(name for name in tensors if name.endswith("/records"))
+    history = records.replace("records", "history")
+    stamped = tensors[records].copy()
+    stamped.view(np.int32)[0, :] = 10**6
+    for wrong, words in (
+        ({records: stamped}, "records are of steps 0 to"),
+        ({records: tensors[records][:3]}, "records of a parameter of"),
+        ({records: tensors[records].astype(np.float64)}, "records of a parameter of"),
+        ({history: tensors[history][:, :0]}, "history of records has the shape"),
+        ({history: tensors[history][:3]}, "history of records has the shape"),
+        ({history: tensors[history][0]}, "history of records has the shape"),
+        ({"now/optimizer7/tensor/0/sum": tensors[history]}, "of optimizer 7"),
+        ({"now/optimizer0/tensor/9/sum": tensors[history]}, "parameter 9"),
+        ({"now/optimizer0/other/0/sum": tensors[history]}, "which is not known"),
+        ({"now/steps": np.zeros(3)}, "number of steps"),
+    ):
+        save_tensors(path, KIND, {**tensors, **wrong}, meta)
+        with pytest.raises(ModelFileError, match=words):
+            train(path, **layers)
