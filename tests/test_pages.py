@@ -113,7 +113,7 @@ def test_the_output_that_the_page_shows_is_what_the_code_prints(printed):
 def shown_commands():
     """(place, command, its options) of all lines that show a command, in pages and in the help."""
     pages = {
-        page.name: page.read_text() for page in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+        str(page): page.read_text() for page in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     }
     helps = {f"help of {name}": command.epilog or "" for name, command in main.commands.items()}
     for place, text in {**pages, **helps}.items():
