@@ -92,7 +92,7 @@ def rows(text: str) -> dict[str, float]:
 def test_the_output_that_the_page_shows_is_what_the_code_prints(printed):
     """Processors sum in different orders, so that the last digit, and neighbours, may differ."""
     shown = re.findall(r"^```text\n(.*?)^```", EXPLAIN, re.M | re.S)
-    explanation, _, table = shown
+    explanation, table, _ = shown
     message = f"docs/guides/explain.md is stale; its code prints\n{printed}"
     likeliest = re.match(r"(\w+) ([\d.]+)%", explanation)
     found = re.match(r"(\w+) ([\d.]+)%", printed)
