@@ -9,8 +9,8 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent.parent / "README.md"
 TRAINING = Path(__file__).parent.parent / "docs" / "training.md"
-IMBALANCE = Path(__file__).parent.parent / "docs" / "imbalance.md"
-ONLINE = Path(__file__).parent.parent / "docs" / "online.md"
+IMBALANCE = Path(__file__).parent.parent / "docs" / "guides" / "imbalance.md"
+ONLINE = Path(__file__).parent.parent / "docs" / "guides" / "online.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 OURS, PEER = "hashembed", "fastText"
 

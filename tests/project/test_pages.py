@@ -12,7 +12,8 @@ from hashembed import TextClassifier
 from hashembed.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-REFERENCE = (DOCS / "classifier.md").read_text()
+REFERENCE = (DOCS / "guides" / "classify.md").read_text()
+EXPLAIN = (DOCS / "guides" / "explain.md").read_text()
 
 
 def described() -> set[str]:
@@ -47,7 +48,7 @@ def test_the_reference_has_every_argument_with_its_default():
 
 def test_the_reference_has_every_method_and_attribute():
     missing = (public_methods().keys() | attributes()) - described()
-    assert not missing, f"docs/classifier.md does not describe {sorted(missing)}"
+    assert not missing, f"docs/guides/classify.md does not describe {sorted(missing)}"
 
 
 def test_the_reference_describes_nothing_that_is_not_there():
@@ -58,18 +59,18 @@ def test_the_reference_describes_nothing_that_is_not_there():
 @pytest.mark.parametrize("name", sorted(public_methods()))
 def test_the_reference_has_every_argument_of_a_method(name):
     written = re.search(rf"^\|[^|]*`(?:TextClassifier\.)?{name}\((.*?)\)`", REFERENCE, re.M)
-    assert written, f"docs/classifier.md shows no call of {name}"
+    assert written, f"docs/guides/classify.md shows no call of {name}"
     named = set(re.findall(r"\w+", re.sub(r"=[^,]+", "", written[1])))
     parameters = set(inspect.signature(getattr(TextClassifier, name)).parameters) - {"self", "cls"}
     assert named == parameters
 
 
-# --- docs/explain.md ----------------------------------------------------------------------------
+# --- docs/guides/explain.md --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    code = re.search(r"^```python\n(.*?)^```", (DOCS / "explain.md").read_text(), re.M | re.S)[1]
+    code = re.search(r"^```python\n(.*?)^```", EXPLAIN, re.M | re.S)[1]
     out = io.StringIO()
     with redirect_stdout(out):
         exec(compile(code, "explain.md", "exec"), {})
@@ -90,10 +91,9 @@ def rows(text: str) -> dict[str, float]:
 
 def test_the_output_that_the_page_shows_is_what_the_code_prints(printed):
     """Processors sum in different orders, so that the last digit, and neighbours, may differ."""
-    page = (DOCS / "explain.md").read_text()
-    shown = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
-    explanation, _, table = shown
-    message = f"docs/explain.md is stale; its code prints\n{printed}"
+    shown = re.findall(r"^```text\n(.*?)^```", EXPLAIN, re.M | re.S)
+    explanation, table, _ = shown
+    message = f"docs/guides/explain.md is stale; its code prints\n{printed}"
     likeliest = re.match(r"(\w+) ([\d.]+)%", explanation)
     found = re.match(r"(\w+) ([\d.]+)%", printed)
     assert likeliest[1] == found[1], message
@@ -113,7 +113,7 @@ def test_the_output_that_the_page_shows_is_what_the_code_prints(printed):
 def shown_commands():
     """(place, command, its options) of all lines that show a command, in pages and in the help."""
     pages = {
-        page.name: page.read_text() for page in [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+        str(page): page.read_text() for page in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     }
     helps = {f"help of {name}": command.epilog or "" for name, command in main.commands.items()}
     for place, text in {**pages, **helps}.items():

@@ -11,7 +11,7 @@ from hashembed.cli import demo_task as demo
 from hashembed.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(path: Path, language: str) -> list[str]:

@@ -234,7 +234,7 @@ def test_words_of_every_length(letter):
 
 
 def test_words_of_the_documentation():
-    page = (Path(__file__).parents[2] / "docs" / "text.md").read_text("utf8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "text.md").read_text("utf8")
     rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) == 5
     for row in rows:

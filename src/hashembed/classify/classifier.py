@@ -81,7 +81,7 @@ class TextClassifier(Estimator):
         patience: stop after so many passes without a better validation loss, and keep the best
             pass; needs validation data. Unless `passes` is given, there may be up to 100.
         class_weight: "balanced" makes rare classes weigh as much as common ones, "sqrt" goes half
-            of that way; or a dictionary with the weight of each class (`docs/imbalance.md`).
+            of that way; or a dictionary with the weight of each class (`docs/guides/imbalance.md`).
         seed: the same seed gives the same model, for any number of threads.
         threads: None is all cores.
         verbose: show a progress bar, each pass and a summary, on standard error.

@@ -31,7 +31,7 @@ class TextConfig:
     subwords: lowest and highest length of the character n-grams of '<word>', fastText's minn and
         maxn, or None for none. '<' and '>' alone are left out.
     punctuation: "drop" it, or "keep" every run of it as a word of its own: 'C++ :-)' is then the
-        words 'c', '++' and ':-)'. `docs/text.md` has the exact rule.
+        words 'c', '++' and ':-)'. `docs/guides/text.md` has the exact rule.
 
     Keys come by the position of the first word, then by the order of the n-gram; after all n-grams
     that begin at a word come its character n-grams, by position, then by length.
