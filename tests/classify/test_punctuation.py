@@ -1,4 +1,4 @@
-"""A classifier that keeps punctuation: what it learns, shows and saves (words: `text/test_pipeline.py`)."""
+"""A classifier that keeps punctuation: what it learns, shows and saves."""
 
 import json
 

@@ -5,7 +5,8 @@
     TextClassifier().fit(data.texts, data.labels)
 
 `read` takes files whole, `read_batches` with bounded memory; `read_texts` and `read_text_batches`
-are for texts without labels. docs/guides/data.md describes the formats and what becomes of bad rows.
+are for texts without labels. `docs/guides/data.md` describes the formats, and how bad rows are
+handled.
 """
 
 from collections.abc import Iterator, Sequence
