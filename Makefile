@@ -45,7 +45,7 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_online --data $(DATA)
 	$(PYTHON) -m benchmarks.report
 
-bench-gpu:       ## the benchmark of docs/gpu.md, on a CUDA GPU
+bench-gpu:       ## the benchmark of docs/results/gpu.md, on a CUDA GPU
 	$(PYTHON) -m benchmarks.bench_gpu
 	$(PYTHON) -m benchmarks.bench_gpu --scaling
 	$(PYTHON) -m benchmarks.bench_gpu --plot

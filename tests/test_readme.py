@@ -11,7 +11,7 @@ from hashembed import demo
 from hashembed.cli import main
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -19,7 +19,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 PYTHON = [
-    pytest.param(code, id=f"{page.name}-{i}")
+    pytest.param(code, id=f"{page.relative_to(ROOT)}-{i}")
     for page in PAGES
     for i, code in enumerate(blocks(page, "python"))
 ]

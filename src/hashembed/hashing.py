@@ -1,8 +1,9 @@
 """The hash, as a specification: from a token to its importance row and its k buckets.
 
 Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported;
-`docs/hash.md` says the same in words and pins it with test vectors. Other files hold the same
-functions for other machines (`hashing_numba.py`, `nn/indexing.py`) and are tested against this one.
+`docs/how-it-works/hash.md` says the same in words and pins it with test vectors. Other files hold
+the same functions for other machines (`hashing_numba.py`, `nn/indexing.py`) and are tested against
+this one.
 
     word          -> key        two lanes of MurmurHash3_x86_32
     n-gram        -> key        MurmurHash3_x86_32 over its words' lanes
