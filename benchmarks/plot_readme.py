@@ -62,7 +62,7 @@ def draw(shade: str, path: Path) -> None:
 
 
 def _draw_set(axes, y: int, ours: dict, peer: dict, shade: str) -> None:
-    """Two markers as large as the model files, with their accuracies, and how far apart they are."""
+    """Two markers as large as the model files, their accuracies, and how far apart they are."""
     seconds = [float(run["train_seconds"]) for run in (ours, peer)]
     accuracies = [float(run["accuracy"]) for run in (ours, peer)]
     axes.plot(seconds, [y, y], color=INK[shade], alpha=0.35, linewidth=1.2, zorder=1)

@@ -18,6 +18,7 @@ from hashembed.labels import Labels
 from hashembed.nn.deep import DeepModel
 from hashembed.nn.network import EPSILON, KEPT, BatchNorm
 from hashembed.shallow import ShallowModel
+from hashembed.text import TextConfig
 from hashembed.training import Snapshot, TrainConfig, evaluate, fit
 
 CLASSES = 3
@@ -538,7 +539,7 @@ def test_bad_calls_get_a_sentence():
 
 @pytest.mark.parametrize(("hidden", "accuracy"), [((), 0.95), ((100,), 0.92)])
 def test_learns_languages(hidden, accuracy):
-    sentences = load_task()
+    sentences = load_task(TextConfig(ngrams=(1, 1), subwords=(2, 4)))
     engine = DeepModel(HashSpec(20_000, 2_000), 16, len(sentences.languages), hidden, seed=3)
     train = sentences.train, Labels.single(sentences.train_labels)
     fit(engine, *train, TrainConfig(passes=2, batch_size=128, learning_rate=0.02, decay=True))
