@@ -1,7 +1,7 @@
 # What a newcomer needs. PYTHON picks the interpreter: make test PYTHON=python3.12
 PYTHON ?= .venv/bin/python
 
-.PHONY: help install test test-slow test-gpu lint format bench bench-gpu bench-gpu-text
+.PHONY: help install test test-slow test-gpu lint format docs bench bench-gpu bench-gpu-text
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -32,6 +32,10 @@ format:          ## put the code in shape
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 
+docs:            ## the documentation as a site, in the folder site
+	$(PYTHON) -m pip install -q -c constraints.txt -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
 bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m pip install -q -c constraints.txt -e ".[torch,bench]"
 	$(PYTHON) -m benchmarks.bench_text --data $(DATA)/imdb
@@ -44,8 +48,9 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_latency --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_online --data $(DATA)
 	$(PYTHON) -m benchmarks.report
+	$(PYTHON) -m benchmarks.plot_readme
 
-bench-gpu:       ## the benchmark of docs/gpu.md, on a CUDA GPU
+bench-gpu:       ## the benchmark of docs/results/gpu.md, on a CUDA GPU
 	$(PYTHON) -m benchmarks.bench_gpu
 	$(PYTHON) -m benchmarks.bench_gpu --scaling
 	$(PYTHON) -m benchmarks.bench_gpu --plot

@@ -1,4 +1,4 @@
-"""From the files in benchmarks/results to a plot and to the tables in README and docs/training.md.
+"""From the files in benchmarks/results to a plot and to the tables of README and the pages.
 
 usage: python -m benchmarks.report
 """
@@ -8,7 +8,8 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent.parent / "README.md"
-TRAINING = Path(__file__).parent.parent / "docs" / "training.md"
+TRAINING = Path(__file__).parent.parent / "docs" / "how-it-works" / "training.md"
+CPU = Path(__file__).parent.parent / "docs" / "results" / "cpu.md"
 IMBALANCE = Path(__file__).parent.parent / "docs" / "guides" / "imbalance.md"
 ONLINE = Path(__file__).parent.parent / "docs" / "guides" / "online.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
@@ -185,7 +186,7 @@ def main() -> None:
     fill(TRAINING, rates_table(read(RESULTS / "rates.csv")[1]))
     fill(TRAINING, hidden_table(read(RESULTS / "hidden.csv")[1]), "<!-- hidden -->")
     fill(TRAINING, patience_table(read(RESULTS / "patience.csv")[1]), "<!-- patience -->")
-    fill(TRAINING, peers_table(rows), "<!-- peers -->")
+    fill(CPU, peers_table(rows), "<!-- peers -->")
     fill(TRAINING, punctuation_table(read(RESULTS / "punctuation.csv")[1]), "<!-- punctuation -->")
     fill(IMBALANCE, imbalance_table(read(RESULTS / "imbalance.csv")[1]), "<!-- imbalance -->")
     fill(ONLINE, online_table(read(RESULTS / "online.csv")[1]), "<!-- online -->")

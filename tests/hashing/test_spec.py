@@ -110,8 +110,8 @@ def test_vectors_are_of_this_version():
 
 
 def markdown_tables() -> dict[str, list[list[str]]]:
-    """The tables of docs/hash.md that hold vectors -> their cells, the header first."""
-    text = (ROOT / "docs" / "hash.md").read_text(encoding="utf-8")
+    """The tables of hash.md that hold vectors -> their cells, the header first."""
+    text = (ROOT / "docs" / "how-it-works" / "hash.md").read_text(encoding="utf-8")
     tables = {}
     for name, table in re.findall(r"<!-- vectors: (\w+) -->\n((?:\|.*\n)+)", text):
         header, _, *rows = table.splitlines()
@@ -123,7 +123,7 @@ def markdown_tables() -> dict[str, list[list[str]]]:
 
 
 def vector_of_row(section: str, header: list[str], cells: list[str]) -> dict:
-    """One row of a table of docs/hash.md -> the vector in the form of the JSON file."""
+    """One row of a table of hash.md -> the vector in the form of the JSON file."""
     row = dict(zip(header, cells, strict=True))
     match section:
         case "murmur3_32":
@@ -160,7 +160,7 @@ def test_the_document_shows_the_same_vectors():
 
 
 def test_the_document_shows_the_constants():
-    text = (ROOT / "docs" / "hash.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-it-works" / "hash.md").read_text(encoding="utf-8")
     constants = [*WORD_SEEDS, *NGRAM_SEEDS, *SUBWORD_SEEDS, *hashing.ID_ROUNDS, hashing.GOLDEN]
     for constant in constants:
         assert f"`{hex8(constant)}`" in text
@@ -368,11 +368,11 @@ def test_the_string_is_hashed_as_it_is():
 
 
 def test_a_known_limit_is_documented():
-    """MurmurHash3 has pairs that collide under every seed. docs/hash.md says so, with this one."""
+    """MurmurHash3 has pairs that collide under every seed. hash.md says so, with this one."""
     one, other = "\x0ev\x1bz_2|4", "f\x17<o_2-p"
     assert word_key(one) == word_key(other)
     assert subword_key(one) == subword_key(other)
-    text = (ROOT / "docs" / "hash.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-it-works" / "hash.md").read_text(encoding="utf-8")
     assert f"`{json.dumps(one)}` and `{json.dumps(other)}`" in text
 
 

@@ -82,7 +82,7 @@ def default_rate(bags: Bags, classes: int, passes: int = 1) -> float:
 
     A document's vector is a sum, so one step of its rows moves it the further the longer it is;
     more classes pull each row in more directions; and more passes may go slower. Fitted to six
-    data sets (`docs/training.md`).
+    data sets (`docs/how-it-works/training.md`).
     """
     length = max(len(bags.keys) / max(len(bags), 1), 1)
     rate = RATE * max(classes, 2) ** CLASS_POWER / length**LENGTH_POWER / passes**0.5

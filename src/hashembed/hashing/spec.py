@@ -1,8 +1,8 @@
 """The hash, as a specification: from a token to its importance row and its k buckets.
 
 Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported;
-`docs/hash.md` says the same in words and pins it with test vectors. Other files hold the same
-functions for other machines (`hashing/scalars.py`, `nn/ops/indexing.py`) and are tested against
+`docs/how-it-works/hash.md` says the same in words and pins it with test vectors. Other files hold
+the same functions for other machines (`scalars.py`, `nn/ops/indexing.py`) and are tested against
 this one.
 
     word          -> key        two lanes of MurmurHash3_x86_32

@@ -1,4 +1,4 @@
-// The hash of docs/hash.md in JavaScript: 32-bit arithmetic on two lanes, no 64-bit integers.
+// The hash of docs/how-it-works/hash.md in JavaScript: 32-bit arithmetic on two lanes, no 64-bit integers.
 // `node hash.mjs vectors.json` checks every vector of the file and prints how many there were.
 import { readFileSync } from "node:fs";
 

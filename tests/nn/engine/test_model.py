@@ -19,6 +19,7 @@ from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec, id_keys
 from hashembed.nn.engine.model import DeepModel
 from hashembed.nn.engine.network import EPSILON, KEPT, BatchNorm
+from hashembed.text.config import TextConfig
 
 CLASSES = 3
 LENGTHS = [3, 0, 1, 7, 40, 2, 0, 5, 1, 13, 6, 6]
@@ -538,7 +539,7 @@ def test_bad_calls_get_a_sentence():
 
 @pytest.mark.parametrize(("hidden", "accuracy"), [((), 0.95), ((100,), 0.92)])
 def test_learns_languages(hidden, accuracy):
-    sentences = load_task()
+    sentences = load_task(TextConfig(ngrams=(1, 1), subwords=(2, 4)))
     engine = DeepModel(HashSpec(20_000, 2_000), 16, len(sentences.languages), hidden, seed=3)
     train = sentences.train, Labels.single(sentences.train_labels)
     fit(engine, *train, TrainConfig(passes=2, batch_size=128, learning_rate=0.02, decay=True))

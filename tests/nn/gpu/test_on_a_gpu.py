@@ -5,7 +5,6 @@ import itertools
 import math
 import random
 import re
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -364,11 +363,11 @@ def test_a_step_in_a_cuda_graph(make):
 
 
 def graph_of_the_documentation() -> str:
-    """The step in a CUDA graph as docs/gpu.md shows it, with a smaller table."""
-    page = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text()
-    found = re.search(r"^ {8}model = .*?graph\.replay\(\)", page, re.M | re.S)
+    """The step in a CUDA graph as docs/guides/gpu.md shows it, with a smaller table."""
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "gpu.md").read_text()
+    found = re.search(r"^model = .*?graph\.replay\(\)", page, re.M | re.S)
     assert found
-    return textwrap.dedent(found[0]).replace("10_000_000", "10_000")
+    return found[0].replace("10_000_000", "10_000")
 
 
 def test_the_graph_of_the_documentation():
@@ -377,7 +376,7 @@ def test_the_graph_of_the_documentation():
     names = {"torch": torch, "nn": nn, "F": F, "batches": data}
     names |= {"HashEmbeddingBag": HashEmbeddingBag, "RowAdam": RowAdam}
     torch.manual_seed(0)
-    exec(compile(graph_of_the_documentation(), "docs/gpu.md", "exec"), names)
+    exec(compile(graph_of_the_documentation(), "docs/guides/gpu.md", "exec"), names)
     torch.manual_seed(0)
     plain = nn.Sequential(HashEmbeddingBag(10_000, 20), nn.Linear(20, 4)).cuda()
     optimizer = torch.optim.Adam(plain.parameters(), lr=0.001)

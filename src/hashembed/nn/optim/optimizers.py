@@ -1,4 +1,4 @@
-"""Optimizers that update only the rows that a batch touched; `docs/optimizers.md` is their manual.
+"""Optimizers that update only the rows that a batch touched. Manual: `docs/guides/optimizers.md`.
 
     optimizer = RowAdam(model.parameters(), lr=0.001)
     loss.backward()         # hash layers: gradients of the touched rows, each row once
@@ -221,7 +221,7 @@ class RowAdam(RowOptimizer):
     whatever passes through the layers is as under dense Adam. Saving (`state_dict` of a model or of
     the optimizer), copying and pickling let all rows catch up. Reading `weight` or `importance`
     themselves needs a `flush()` first, or rows are seen as they were when last used. A table that
-    others write to counts as it was written: see `docs/optimizers.md`.
+    others write to counts as it was written: see `docs/guides/optimizers.md`.
 
     Args:
         params: parameters or parameter groups.
