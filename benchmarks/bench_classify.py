@@ -13,19 +13,17 @@ import argparse
 import csv
 import json
 import os
-import platform
 import random
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks.tools import TOOLS
+from benchmarks.machine import RESULTS, read, table
+from benchmarks.tools import THREADS, TOOLS
 
-RESULTS = Path(__file__).parent / "results"
 SETS = (
     "ag_news_partial",
     "20newsgroups",
@@ -34,7 +32,6 @@ SETS = (
     "emotions",
     "langid_commonvoice",
 )
-PACKAGES = ("hashembed", "numba", "numpy", "fasttext-wheel", "scikit-learn", "vowpalwabbit")
 COLUMNS = (
     "set",
     "tool",
@@ -49,7 +46,7 @@ COLUMNS = (
 )
 
 LIMIT = 100  # seconds for one run of a tool
-REPEATED = ("hashembed", "fastText")  # three times, and the fastest counts; others once
+REPEATED = ("hashembed", "fastText")  # run three times, the fastest counts; others run once
 
 csv.field_size_limit(1 << 30)
 
@@ -69,9 +66,10 @@ def main() -> None:
         files = prepare(Path(options.data) / name, options.work / name)
         for tool in options.tools:
             try:
-                row = {"set": name, "tool": tool, **measure(tool, files)}
+                row = {"set": name, "tool": tool, "threads": THREADS, **measure(tool, files)}
             except subprocess.TimeoutExpired:
-                row = dict.fromkeys(COLUMNS, "") | {"set": name, "tool": tool}
+                row = dict.fromkeys(COLUMNS, "")
+                row |= {"set": name, "tool": tool, "threads": THREADS}
                 row["train_seconds"] = f">{LIMIT}"
             rows.append(row)
             print("  ".join(f"{k} {_short(row[k])}" for k in COLUMNS), flush=True)
@@ -79,10 +77,9 @@ def main() -> None:
 
 
 def kept(path: Path, rows: list[dict]) -> list[dict]:
-    """The rows of the file that were not measured anew."""
+    """The rows of the file that were not measured again."""
     anew = {(row["set"], row["tool"]) for row in rows}
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    return [row for row in csv.DictReader(lines) if (row["set"], row["tool"]) not in anew]
+    return [row for row in read(path) if (row["set"], row["tool"]) not in anew]
 
 
 def prepare(source: Path, target: Path) -> dict[str, Path]:
@@ -126,7 +123,7 @@ def measure(tool: str, files: dict[str, Path]) -> dict:
 
 
 def time_command(tool, train: Path, setting: dict) -> float | str:
-    """Seconds from the start of a process to the saved model, what is compiled once compiled."""
+    """Seconds from the start of a process to the saved model, with kernels already compiled."""
     if not hasattr(tool, "command"):
         return ""
     with tempfile.TemporaryDirectory() as folder:
@@ -154,16 +151,11 @@ def run(tool: str, train: Path, test: Path, setting: dict, *flags: str) -> dict:
 
 
 def write(rows: list[dict], path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    with open(path, "w", newline="") as file:
-        file.write(heading())
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
-        writer.writeheader()
-        place = {name: i for i, name in enumerate((*SETS, *TOOLS))}
-        rows = sorted(rows, key=lambda row: (place.get(row["set"], 99), place[row["tool"]]))
+    place = {name: i for i, name in enumerate((*SETS, *TOOLS))}
+    rows = sorted(rows, key=lambda row: (place.get(row["set"], 99), place[row["tool"]]))
+    with table(path, COLUMNS) as add:
         for row in rows:
-            writer.writerow({k: _short(row[k]) for k in COLUMNS})
-    print(f"wrote {path}")
+            add({k: _short(value) for k, value in row.items()})
 
 
 def folders(description: str | None) -> argparse.ArgumentParser:
@@ -174,27 +166,6 @@ def folders(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
     parser.add_argument("--work", type=Path, default=Path("/tmp/hashembed-bench"))
     return parser
-
-
-def heading() -> str:
-    """What a file of results begins with: when, where, and with which versions."""
-    return f"# {time.strftime('%Y-%m-%d')}, {machine()}\n# {versions()}\n"
-
-
-def machine() -> str:
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    cores = len(os.sched_getaffinity(0))
-    return f"{cores} cores of {model[1] if model else platform.processor()}"
-
-
-def versions() -> str:
-    found = [f"Python {platform.python_version()}"]
-    for package in PACKAGES:
-        try:
-            found.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
 
 
 def _short(value):

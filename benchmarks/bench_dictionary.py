@@ -1,4 +1,4 @@
-"""How long it takes to count the most frequent 1- to 9-grams of a corpus, and in how much memory.
+"""Time and memory to count the most frequent 1- to 9-grams of a corpus.
 
     python -m benchmarks.bench_dictionary --data FOLDER/imdb      -> results/dictionary.csv
 
@@ -6,7 +6,6 @@ The text is in memory before the clock starts; every case is a process of its ow
 """
 
 import argparse
-import csv
 import json
 import resource
 import subprocess
@@ -14,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.bench_classify import RESULTS, heading
+from benchmarks.machine import RESULTS, table
 
 THREADS = (1, 2)
 SIZES = (100_000, 1_000_000)
@@ -37,17 +36,14 @@ def main() -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             rows.append(json.loads(done.stdout))
             print(rows[-1], flush=True)
-    with open(options.out, "w", newline="") as file:
-        file.write(heading())
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    print(f"wrote {options.out}")
+    with table(options.out, list(rows[0])) as add:
+        for row in rows:
+            add(row)
 
 
 def measure(data: Path, size: int, threads: int) -> dict:
     import numba
-    from experiments.datasets import zhang_csv
+    from experiments.data.datasets import zhang_csv
 
     from hashembed.text.dictionary import Dictionary
 

@@ -10,7 +10,6 @@ cases that can be captured; "eager" is launched from Python, one step at a time.
 """
 
 import argparse
-import csv
 import json
 import statistics
 import tempfile
@@ -20,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-import triton
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.machine import RESULTS, read, write
 from hashembed import HashEmbeddingBag
 from hashembed.engine.labels import Labels
 from hashembed.hashing.bags import Bags
@@ -31,14 +30,13 @@ from hashembed.hashing.spec import HashSpec, id_keys
 from hashembed.nn.engine.model import DeepModel
 from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam, RowSGD
 
-RESULTS = Path(__file__).parent / "results"
 BAGS, LENGTH, CLASSES, BATCHES = 4096, 100, 4, 8
 K, B, k, d = 10_000_000, 1_000_000, 2, 20
 DISTINCT = 5e7  # n-grams that a large set has
 
 
 class PlainHashBag(nn.Module):
-    """Hash embeddings as public PyTorch code has them: the hash is a table."""
+    """Hash embeddings as in public PyTorch code: the hash is a table."""
 
     def __init__(self):
         super().__init__()
@@ -146,25 +144,6 @@ def summary(ms: list[float]) -> dict[str, object]:
     }
 
 
-def machine() -> dict[str, str]:
-    return {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "cuda": str(torch.version.cuda),
-    }
-
-
-def write(name: str, rows: list[dict[str, object]]) -> None:
-    fields = list(dict.fromkeys(field for row in rows for field in row))
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / name, "w", newline="") as file:
-        writer = csv.DictWriter(file, [*fields, *machine()])
-        writer.writeheader()
-        writer.writerows(row | machine() for row in rows)
-    print(f"wrote {RESULTS / name}", flush=True)
-
-
 def copy_bandwidth() -> float:
     """GB/s, read and written, of a copy much larger than the cache."""
     x = torch.empty(2**30, device="cuda")
@@ -173,7 +152,7 @@ def copy_bandwidth() -> float:
 
 
 def bytes_needed(batches: list[Tensor], state: int) -> tuple[float, float]:
-    """Of a forward pass and of a step, in bytes: each row that a batch touches moved once a pass.
+    """Bytes of a forward pass and of a step, if each row that a batch touches moves once a pass.
 
     A step reads what a forward pass reads twice, and reads and writes touched rows with their
     `state` numbers for each number of the table.
@@ -413,8 +392,7 @@ def plot() -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    with open(RESULTS / "gpu_scaling.csv") as file:
-        rows = list(csv.DictReader(file))
+    rows = read(RESULTS / "gpu_scaling.csv")
     figure, panels = plt.subplots(2, 3, figsize=(11, 6), layout="constrained")
     for axes, name in zip(panels.flat, SWEEPS, strict=True):
         mine = [row for row in rows if row["what"] == name]
@@ -427,7 +405,7 @@ def plot() -> None:
         axes.grid(alpha=0.3)
     panels[0, 0].legend()
     figure.suptitle(
-        f"{rows[0]['device']}, RowAdam in backward, CUDA graph; otherwise K = {K:,}, B = {B:,}, "
+        f"{rows[0]['gpu']}, RowAdam in backward, CUDA graph; otherwise K = {K:,}, B = {B:,}, "
         f"k = {k}, d = {d}, {BAGS} bags of {LENGTH}",
         fontsize=10,
     )

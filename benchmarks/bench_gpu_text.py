@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from benchmarks.bench_gpu import write
+from benchmarks.machine import write
 from hashembed import TextClassifier
 from hashembed.engine.labels import Labels
 from hashembed.engine.loop import TrainConfig, fit
@@ -169,8 +169,6 @@ def main() -> None:
         rows.append(of_fasttext(options.fasttext, *files))
         print(rows[-1], flush=True)
     rows += epochs(options.train, options.documents, device)
-    for row in rows:
-        row["cores"] = os.cpu_count()
     write("gpu_text.csv", rows)
 
 

@@ -1,15 +1,15 @@
-"""Hidden layers by the number of passes, with and without batch normalisation, on a tenth of the
-training data that is held out: what the defaults under `hidden_layers` are chosen by.
+"""Hidden layers by number of passes, with and without batch normalisation, on a tenth of
+held-out training data. The defaults for `hidden_layers` were chosen by this.
 
 python -m benchmarks.bench_hidden --data FOLDER      -> results/hidden.csv
 """
 
-import csv
 from pathlib import Path
 
-from benchmarks.bench_classify import RESULTS, SETS, folders, heading
+from benchmarks.bench_classify import SETS, folders
 from benchmarks.bench_rates import accuracy as shallow_accuracy
 from benchmarks.bench_rates import held_out
+from benchmarks.machine import RESULTS, table
 from hashembed.classify.engine_plan import DEEP_RATE, deep_passes
 from hashembed.engine.loop import TrainConfig, default_batch, default_rate, evaluate, fit
 from hashembed.hashing.sizes import choose_dim
@@ -21,13 +21,10 @@ PASSES = (1, 2, 3, 5)
 
 def main() -> None:
     options = folders(__doc__).parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "hidden.csv", "w", newline="") as file:
-        file.write(heading())
-        writer = csv.writer(file)
-        heads = [f"{p} pass{'es' * (p > 1)}" for p in PASSES]
-        normal = [f"{head}, normalised" for head in heads]
-        writer.writerow(["set", "texts", "no hidden layer", *heads, *normal, "default passes"])
+    heads = [f"{p} pass{'es' * (p > 1)}" for p in PASSES]
+    normal = [f"{head}, normalised" for head in heads]
+    columns = ["set", "texts", "no hidden layer", *heads, *normal, "default passes"]
+    with table(RESULTS / "hidden.csv", columns) as add:
         for name in SETS:
             data, spec, classes = held_out(Path(options.data) / name, options.work / name)
             texts = len(data[0][0])
@@ -36,7 +33,7 @@ def main() -> None:
             for batch_norm in (False, True):
                 found += [accuracy(data, spec, classes, passes, batch_norm) for passes in PASSES]
             row = [name, texts, *(f"{100 * a:.2f}" for a in found), deep_passes(texts)]
-            writer.writerow(row)
+            add(row)
             print(*row, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What `class_weight` does for rare classes, on a fifth of the training data that is held out:
+"""What `class_weight` does for rare classes, on a held-out fifth of the training data:
 accuracy (several labels: micro F1), macro recall and macro F1, without weights, with the square
 roots of balanced ones, and with balanced ones.
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_classify import RESULTS, folders, heading
+from benchmarks.bench_classify import folders
 from benchmarks.bench_punctuation import SEEDS, training_rows
+from benchmarks.machine import RESULTS, table
 from hashembed.classify.classifier import TextClassifier
 from hashembed.classify.targets import encode
 from hashembed.engine.labels import split
@@ -27,7 +28,7 @@ SETS = (
     "renttherunway, several labels",
 )
 SEVERAL = ("fit", "rating", "rented for", "category", "body type")
-LEAST = 20  # texts of a label, where there are several
+LEAST = 20  # texts a label must have in the set with several labels
 HELD_OUT = 0.2
 
 
@@ -35,14 +36,9 @@ def main() -> None:
     parser = folders(__doc__)
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "imbalance.csv", "w", newline="") as file:
-        file.write(heading())
-        writer = csv.writer(file)
-        heads = ["accuracy or micro F1", "macro recall", "macro F1"]
-        writer.writerow(
-            ["set", "texts", "classes", "largest / smallest", "weights", "seed", *heads]
-        )
+    heads = ["set", "texts", "classes", "largest / smallest", "weights", "seed"]
+    measures = ["accuracy or micro F1", "macro recall", "macro F1"]
+    with table(RESULTS / "imbalance.csv", [*heads, *measures]) as add:
         for name in SETS:
             labels, texts = labelled(Path(options.data), name)
             counts = encode(labels).labels.counts(len(encode(labels).classes))
@@ -51,12 +47,12 @@ def main() -> None:
                 for weights in (None, "sqrt", "balanced"):
                     found = measure(labels, texts, weights, seed, options.threads)
                     row = [name, *shape, weights, seed, *(f"{100 * x:.2f}" for x in found)]
-                    writer.writerow(row)
+                    add(row)
                     print(*row, flush=True)
 
 
 def labelled(data, name):
-    """Labels and texts of a set; of renttherunway by one column or several."""
+    """Labels and texts of a set; renttherunway has labels in one column or in several."""
     folder, _, wish = name.partition(", ")
     if folder != "renttherunway":
         return training_rows(data / folder, fine=bool(wish))

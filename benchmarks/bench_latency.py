@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_classify import RESULTS, folders, machine, prepare, versions
+from benchmarks.bench_classify import folders, prepare
+from benchmarks.machine import RESULTS, heading
 from benchmarks.tools import TOOLS, read_lines
 
 NAME = "ag_news_partial"
@@ -20,7 +21,7 @@ NAME = "ag_news_partial"
 def main() -> None:
     options = folders(__doc__).parse_args()
     files = prepare(Path(options.data) / NAME, options.work / NAME)
-    lines = [time.strftime("%Y-%m-%d") + f", {machine()}", versions(), f"{NAME}", ""]
+    lines = [heading() + NAME, ""]
     with tempfile.TemporaryDirectory() as folder:
         model = f"{folder}/model"
         command = [sys.executable, "-m", "hashembed"]

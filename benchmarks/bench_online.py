@@ -6,13 +6,13 @@ Two streams of news_category: as it comes, and one in which half of the classes 
 half of the texts. Progressive accuracy, over all texts so far and over the last 10,000.
 """
 
-import csv
 import time
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_classify import RESULTS, folders, heading, prepare
+from benchmarks.bench_classify import folders, prepare
+from benchmarks.machine import RESULTS, table
 from benchmarks.tools import read_lines
 
 NAME, CHUNK, WINDOW = "news_category", 256, 10_000
@@ -32,7 +32,7 @@ class Ours:
 
 
 class Sklearn:
-    """HashingVectorizer and SGDClassifier; it must be told all classes beforehand."""
+    """HashingVectorizer and SGDClassifier, which needs all classes beforehand."""
 
     def __init__(self, classes):
         from sklearn.feature_extraction.text import HashingVectorizer
@@ -51,7 +51,7 @@ class Sklearn:
 
 
 class Vowpal:
-    """One against all; it must be told the number of classes beforehand."""
+    """One against all; it needs the number of classes beforehand."""
 
     def __init__(self, classes):
         from vowpalwabbit import Workspace
@@ -93,7 +93,7 @@ TOOLS = {
     "Vowpal Wabbit": (Vowpal, 10**9),
     "scikit-learn": (Sklearn, 102_400),
     "river": (River, 20_480),
-}  # and the number of texts that they are given time for
+}  # and the number of texts for each: slow tools get fewer
 
 
 def main() -> None:
@@ -108,16 +108,15 @@ def main() -> None:
         for tool in options.tools:
             kind, most = TOOLS[tool]
             rows += run(stream, tool, kind, texts[order][:most], labels[order][:most])
-    with open(RESULTS / "online.csv", "w", newline="") as file:
-        file.write(heading())
-        writer = csv.writer(file)
-        writer.writerow(["stream", "tool", "texts", "accuracy", "last_10000", "texts_per_second"])
-        writer.writerows(rows)
+    heads = ["stream", "tool", "texts", "accuracy", "last_10000", "texts_per_second"]
+    with table(RESULTS / "online.csv", heads) as add:
+        for row in rows:
+            add(row)
     plot(rows)
 
 
 def late(labels):
-    """The order in which texts of every second class come only in the second half."""
+    """An order in which texts of every second class come only in the second half."""
     classes = np.unique(labels)
     is_late = np.isin(labels, classes[1::2])
     early = np.flatnonzero(~is_late)

@@ -1,16 +1,16 @@
-"""Early stopping against the default passes, on a tenth of the training data that is held out.
+"""Early stopping against the default passes, on a held-out tenth of the training data.
 
 Patience validates on another tenth. Mean of three seeds.
 
 python -m benchmarks.bench_patience --data FOLDER      -> results/patience.csv
 """
 
-import csv
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_classify import RESULTS, SETS, folders, heading, prepare
+from benchmarks.bench_classify import SETS, folders, prepare
+from benchmarks.machine import RESULTS, table
 from hashembed import TextClassifier
 from hashembed.engine.labels import split
 from hashembed.readers import read_fasttext
@@ -20,14 +20,11 @@ HELD_OUT, PATIENCE, SEEDS = 0.1, 3, (0, 1, 2)
 
 def main() -> None:
     options = folders(__doc__).parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "patience.csv", "w", newline="") as file:
-        file.write(heading())
-        writer = csv.writer(file)
-        writer.writerow(["set", "classes", "passes", "default", "passes_patience", "patience"])
+    heads = ["set", "classes", "passes", "default", "passes_patience", "patience"]
+    with table(RESULTS / "patience.csv", heads) as add:
         for name in (*SETS, "sst2"):
             row = [name, *compare(Path(options.data) / name, options.work / name)]
-            writer.writerow(row)
+            add(row)
             print(*row, flush=True)
 
 

@@ -1,5 +1,5 @@
-"""Accuracy with punctuation dropped and kept, on a tenth of the training data that is held out:
-what the default of `punctuation` is chosen by.
+"""Accuracy with punctuation dropped and kept, on a held-out tenth of the training data. The default
+of `punctuation` was chosen by this.
 
 python -m benchmarks.bench_punctuation --data FOLDER      -> results/punctuation.csv
 """
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_classify import RESULTS, SETS, folders, heading
+from benchmarks.bench_classify import SETS, folders
+from benchmarks.machine import RESULTS, table
 from hashembed.classify.classifier import TextClassifier
 from hashembed.engine.labels import split
 
@@ -22,11 +23,7 @@ def main() -> None:
     parser = folders(__doc__)
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "punctuation.csv", "w", newline="") as file:
-        file.write(heading())
-        writer = csv.writer(file)
-        writer.writerow(["set", "texts", "seed", "drop", "keep"])
+    with table(RESULTS / "punctuation.csv", ["set", "texts", "seed", "drop", "keep"]) as add:
         for name in MORE_SETS:
             labels, texts = training_rows(Path(options.data) / name)
             for seed in SEEDS:
@@ -35,7 +32,7 @@ def main() -> None:
                     for punctuation in ("drop", "keep")
                 ]
                 row = [name, len(texts), seed, *(f"{100 * a:.2f}" for a in found)]
-                writer.writerow(row)
+                add(row)
                 print(*row, flush=True)
 
 

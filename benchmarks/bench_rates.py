@@ -1,14 +1,14 @@
-"""Accuracy by learning rate and number of passes, on a tenth of the training data that is held out:
-what the default rate is fitted to.
+"""Accuracy by learning rate and number of passes, on a held-out tenth of the training data. The
+default rate was fitted to this.
 
 python -m benchmarks.bench_rates --data FOLDER      -> results/rates.csv
 """
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.bench_classify import RESULTS, SETS, folders, heading, prepare
+from benchmarks.bench_classify import SETS, folders, prepare
+from benchmarks.machine import RESULTS, table
 from hashembed.classify.targets import encode
 from hashembed.engine.labels import split
 from hashembed.engine.loop import TrainConfig, default_rate, evaluate, fit
@@ -25,12 +25,8 @@ HELD_OUT = 0.1
 
 def main() -> None:
     options = folders(__doc__).parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "rates.csv", "w", newline="") as file:
-        file.write(heading())
-        writer = csv.writer(file)
-        heads = ["set", "ngrams_per_document", "classes", "passes", *RATES]
-        writer.writerow([*heads, "default_rate", "default"])
+    heads = ["set", "ngrams_per_document", "classes", "passes", *RATES, "default_rate", "default"]
+    with table(RESULTS / "rates.csv", heads) as add:
         for name in SETS:
             data, spec, classes = held_out(Path(options.data) / name, options.work / name)
             bags = data[0][0]
@@ -40,12 +36,12 @@ def main() -> None:
                 tried = [accuracy(data, spec, classes, passes, rate) for rate in (*RATES, default)]
                 row = [f"{100 * a:.2f}" for a in tried]
                 row = [name, round(length), classes, passes, *row[:-1], f"{default:.3f}", row[-1]]
-                writer.writerow(row)
+                add(row)
                 print(*row, flush=True)
 
 
 def held_out(folder, work):
-    """-> bags and labels of the training data but a tenth, and of that; sizes; classes."""
+    """-> bags and labels of the training rows and of the held-out tenth; sizes; classes."""
     labels, texts = read_fasttext(prepare(folder, work)["train"])
     targets, bags = encode(labels), text_to_bags(texts)
     parts = split(len(bags), HELD_OUT, 0)

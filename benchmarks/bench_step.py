@@ -1,7 +1,7 @@
 """One training step on the CPU: stock PyTorch against hash embeddings with row optimizers.
 
-    python benchmarks/bench_step.py             -> results/step_cpu.csv
-    python benchmarks/bench_step.py --scaling   -> results/step_scaling.csv, step_scaling.png
+    python -m benchmarks.bench_step             -> results/step_cpu.csv
+    python -m benchmarks.bench_step --scaling   -> results/step_scaling.csv, step_scaling.png
 
 A step is forward, backward and update of a bag of embeddings under a linear layer and cross
 entropy: 1024 bags of 100 ids each, drawn like words (Zipf), the same for all cases. Every step sees
@@ -9,33 +9,28 @@ new ids, until they begin again.
 """
 
 import argparse
-import csv
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-import numba
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.machine import RESULTS, write
 from hashembed import HashEmbeddingBag
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.ops.indexing import id_keys
 from hashembed.nn.ops.reference import hash_embedding_bag
 from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam, RowSGD
 
-RESULTS = Path(__file__).parent / "results"
 BAGS, LENGTH, CLASSES = 1024, 100, 10
-WARM_UP = 3  # steps in which kernels compile and pages are touched first
+WARM_UP = 3  # steps for kernels to compile and for memory pages to be touched
 K, B, k, d = 10_000_000, 1_000_000, 2, 20
 
 
 class PlainHashBag(HashEmbeddingBag):
-    """Hash embeddings as anybody would write them, in plain PyTorch operations."""
+    """Hash embeddings in plain PyTorch operations."""
 
     def forward(self, ids: Tensor) -> Tensor:
         bags, length = ids.shape
@@ -58,7 +53,7 @@ def words(steps: int, vocabulary: int) -> Tensor:
 
 
 def step_time(table: nn.Module, optimizer_of: Callable, ids: Tensor, repeats: int) -> list[float]:
-    """Seconds of each step, after some that do not count."""
+    """Seconds of each step, without the warm-up."""
     model = nn.Sequential(table, nn.Linear(d, CLASSES))
     if isinstance(optimizer_of, tuple):
         optimizers = [optimizer_of[0](table.parameters()), optimizer_of[1](model[1].parameters())]
@@ -98,28 +93,6 @@ CASES = {
     "hashembed, RowAdagrad": (hash_bag, RowAdagrad, 30),
     "hashembed, RowSGD": (hash_bag, RowSGD, 30),
 }
-
-
-def machine() -> dict[str, str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
-    return {
-        "machine": names[0] if names else platform.processor(),
-        "cores": str(os.cpu_count()),
-        "threads": str(torch.get_num_threads()),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numba": numba.__version__,
-    }
-
-
-def write(name: str, rows: list[dict[str, object]]) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / name, "w", newline="") as file:
-        writer = csv.DictWriter(file, [*rows[0], *machine()])
-        writer.writeheader()
-        writer.writerows(row | machine() for row in rows)
-    print(f"wrote {RESULTS / name}")
 
 
 def summary(times: list[float]) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """How fast text becomes n-gram keys, beside scikit-learn's HashingVectorizer and fastText.
 
-    python benchmarks/bench_text.py --data file.txt
-    python benchmarks/bench_text.py --data folder_with_csv_files
+    python -m benchmarks.bench_text --data file.txt
+    python -m benchmarks.bench_text --data folder_with_csv_files
 
 A text file has a document in each line. A CSV file has a class and a text in each row; of a folder
 `train.csv` is read. Times are the best of several runs, wall clock.
@@ -17,6 +17,7 @@ import numba
 import pyarrow as pa
 import pyarrow.csv
 
+from benchmarks.machine import heading
 from hashembed.text.arrow import to_arrow
 from hashembed.text.config import TextConfig
 from hashembed.text.pipeline import text_to_bags
@@ -88,7 +89,7 @@ def bench_sklearn(column: pa.ChunkedArray, size: int, runs: int) -> None:
 
 
 def bench_fasttext(column: pa.ChunkedArray, size: int, runs: int) -> None:
-    """Reading and nothing else: no epoch of training."""
+    """Only the time to read: no epoch of training."""
     try:
         import fasttext
     except ImportError:
@@ -111,6 +112,7 @@ def main() -> None:
     column = read(arguments.data)
     size = sum(len(text) for text in column.cast(pa.large_binary()).to_pylist())
     threads = numba.get_num_threads()
+    print(heading())
     print(f"{len(column):,} documents, {size / 1e6:.1f} MB, {threads} threads\n")
     bench_hashembed(column, size, arguments.runs)
     bench_sklearn(column, size, min(arguments.runs, 2))

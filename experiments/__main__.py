@@ -1,19 +1,24 @@
 """python -m experiments table2 --dataset imdb --data FOLDER
 
-Runs what a table or plot needs and is not there yet, one run after the other, each into a file of
-its own under experiments/runs, and prints the table. Stop it whenever you like: it goes on where it
-was. `report` makes the whole page, with plots. With --runs YOURS none of the runs that come with
-the project counts, and `report` writes YOURS/README.md.
+Makes the runs that a table or plot needs and that were not made yet, each into a file of its own
+under experiments/runs, and prints the table. You can stop it at any time: it resumes with the next
+run. `collect` adds the files of new runs to the table of all runs; `report` writes the result pages
+and plots. With --runs YOURS the runs of the project do not count, and `report` writes into YOURS.
 """
 
 import argparse
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments import best, datasets, plans, report, zhang
-from experiments.runs import RUNS, Run
+from experiments.best import sized as best
+from experiments.data import datasets, zhang
+from experiments.pages import report
+from experiments.plans import ablations, paper
+from experiments.running import store
+from experiments.running.run import Run
+from experiments.running.store import RUNS
+from experiments.tables import sections
 
 TABLES = ("table1", "table2", "table3", "table4")
 KNOWN = [*datasets.SOURCES, *datasets.SENTENCES, *zhang.SETS]
@@ -25,18 +30,19 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [*TABLES, *plans.ABLATIONS, "collisions", "best", "report"]
+    names = [*TABLES, *ablations.ABLATIONS, "collisions", "best", "collect", "report"]
     parser.add_argument("what", choices=names)
     parser.add_argument("--dataset", nargs="+", default=None, metavar="NAME", help=", ".join(KNOWN))
     parser.add_argument("--data", type=Path, default=os.environ.get("HASHEMBED_DATA"))
     protocols = ["default", "paper"]
     parser.add_argument("--protocol", nargs="+", default=protocols, choices=protocols)
-    parts = (*plans.PARTS, *plans.FOLLOW_UPS)
-    parser.add_argument("--part", nargs="+", default=plans.PARTS, choices=parts)
-    parser.add_argument("--only", default="", help="runs whose name holds this")
-    parser.add_argument("--seeds", type=int, default=len(plans.SEEDS), help="the first so many")
+    parts = (*paper.PARTS, *paper.FOLLOW_UPS)
+    parser.add_argument("--part", nargs="+", default=paper.PARTS, choices=parts)
+    parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--seeds", type=int, default=len(paper.SEEDS), help="number of seeds")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the files of runs")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the runs")
+    parser.add_argument("--again", action="store_true", help="replace runs that were made already")
     parser.add_argument("--threads", type=int)
     parser.add_argument(
         "--quiet-machine", action="store_true", help="nothing else runs: times may be reported"
@@ -54,6 +60,9 @@ def carry_out(options: argparse.Namespace) -> None:
     if options.what == "report":
         report.write(options.runs)
         return
+    if options.what == "collect":
+        print(f"{store.collect(options.runs):,} runs added to {options.runs / store.TABLE}")
+        return
     data = Path(options.data) if options.data else None
     sets = options.dataset or default_sets(options.what)
     for name in sets:
@@ -64,7 +73,7 @@ def carry_out(options: argparse.Namespace) -> None:
         for run in planned(options, name):
             if options.only not in run.name or run.seed >= options.seeds:
                 continue
-            if run.done(options.runs):
+            if not options.again and run.record(options.runs):
                 found += 1
                 continue
             loaded = loaded or datasets.load(name, data)
@@ -74,17 +83,21 @@ def carry_out(options: argparse.Namespace) -> None:
             print(f"{name}: {run.name}, seed {run.seed}: {summary(record['metrics'])}", flush=True)
         if loaded is None:
             print(f"{name}: all {found} runs are there", flush=True)
-    for section in report.sections(options.what, options.part):
-        print(f"\n{report.excerpt(section, sets, options.runs)}", end="", flush=True)
+    for section in sections.sections(options.what, options.part):
+        print(f"\n{sections.excerpt(section, sets, options.runs)}", end="", flush=True)
 
 
 def search_best(data: datasets.Dataset, options: argparse.Namespace) -> None:
-    """Its later runs follow from what earlier ones reached."""
-    from experiments.best_search import search
+    """Later runs depend on the results of earlier ones."""
+    from experiments.best.search import search
+
+    made = set()  # the walk comes to some runs twice
 
     def make(run: Run) -> dict:
-        if run.done(options.runs):
-            return json.loads(run.path(options.runs).read_text())
+        keep = not options.again or run.place in made
+        if keep and (record := run.record(options.runs)):
+            return record
+        made.add(run.place)
         record = run.make(data, options.runs, options.threads, options.quiet_machine)
         print(f"{data.name}: {run.name}, seed {run.seed}: {summary(record['metrics'])}", flush=True)
         return record
@@ -95,22 +108,22 @@ def search_best(data: datasets.Dataset, options: argparse.Namespace) -> None:
 def default_sets(what: str) -> list[str]:
     if what == "best":
         return list(best.SETS)
-    if what in plans.ABLATIONS:
-        return list(plans.OTHER_SETS.get(what, plans.ABLATION_SETS))
+    if what in ablations.ABLATIONS:
+        return list(ablations.OTHER_SETS.get(what, ablations.ABLATION_SETS))
     return list(datasets.SOURCES)
 
 
 def planned(options: argparse.Namespace, dataset: str) -> Iterable[Run]:
-    """One after the other: what is to be run may depend on what has been."""
+    """Lazily: which runs follow may depend on the results of earlier ones."""
     if options.what == "table1":
-        return plans.table1(dataset)
+        return paper.table1(dataset)
     if options.what == "table2":
-        return plans.table2(dataset, tuple(options.protocol), tuple(options.part), options.runs)
+        return paper.table2(dataset, tuple(options.protocol), tuple(options.part), options.runs)
     if options.what == "table3":
-        return plans.table3(dataset)
+        return paper.table3(dataset)
     if options.what == "table4":
-        return plans.table4(dataset)
-    return plans.ablation(options.what, dataset)
+        return paper.table4(dataset)
+    return ablations.ablation(options.what, dataset)
 
 
 def summary(metrics: dict) -> str:

@@ -1,0 +1,1 @@
+"""The data sets: files or the Hugging Face hub -> Arrow texts and class numbers."""

@@ -1,0 +1,1 @@
+"""The models that are compared: a configuration in, accuracy out."""

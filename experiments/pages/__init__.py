@@ -1,0 +1,1 @@
+"""Runs -> the result pages: templates whose numbers come from the runs."""

@@ -1,0 +1,1 @@
+"""Which runs answer which question: the paper's tables, and the ablations."""

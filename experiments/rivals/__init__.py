@@ -1,0 +1,1 @@
+"""The bag-of-words models of table 3 that hash embeddings are held against."""

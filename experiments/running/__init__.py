@@ -1,0 +1,1 @@
+"""A run (method, set, seed) and the store of all runs that were made."""

@@ -1,0 +1,1 @@
+"""Methods that measure more than accuracy: collisions, pruning, curves, sizes of sets."""

@@ -1,0 +1,1 @@
+"""Runs -> tables in Markdown, and plots."""
