@@ -36,9 +36,10 @@ from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
 from hashembed.engine.shallow.backward import errors_of, teach_shard, update_bin, update_output
 from hashembed.engine.shallow.forward import count_tokens, embed_shard, sort_tokens
-from hashembed.engine.shallow.parts import DIRECT, add_scores, hash_keys, hash_vector
+from hashembed.engine.shallow.parts import add_scores, hash_keys, hash_vector
 from hashembed.engine.shallow.vectors import plus, zero_vector
-from hashembed.hashing.spec import INDEXINGS, HashSpec
+from hashembed.hashing.locate import indexing_code
+from hashembed.hashing.spec import HashSpec
 
 # Vectors are as wide as rows: LLVM takes 20 s to compile for 4,096 numbers, six minutes for 32,768,
 # and gives up, with the process, at 65,536.
@@ -58,8 +59,7 @@ class Kernels(NamedTuple):
 def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
     """The kernels for this hash and width; compiled on first use and cached on disk."""
     whole_number("embedding_dim", d, 1, MAX_DIM)
-    indexing = DIRECT if spec.direct else INDEXINGS.index(spec.indexing)
-    return _build(d, spec.num_hashes, importance, indexing)
+    return _build(d, spec.num_hashes, importance, indexing_code(spec))
 
 
 @cache
