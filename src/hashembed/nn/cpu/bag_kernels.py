@@ -16,18 +16,14 @@ waited for, not computed on.
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
-from hashembed.core.njit import njit
+from hashembed.core.intrinsics import AHEAD, prefetch
+from hashembed.core.njit import FAST, njit
 from hashembed.core.threads import wait_for_all
 from hashembed.hashing.scalars import bucket_hash, id_key, lane_a, lane_b, reduce_range, row_hash
 from hashembed.nn.cpu.precision import load, store
 
 INDEPENDENT, SHARED, IDENTITY, DIRECT = range(4)  # as hashing.INDEXINGS, and HashSpec.direct
 
-# Sums may be reordered and contracted for SIMD, but NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
-
-AHEAD = 16  # how many tokens before its turn a row is asked for
 LINE = 16  # floats in a cache line
 DIGIT = 11  # bits that one pass of the radix sort takes
 
