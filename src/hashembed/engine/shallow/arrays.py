@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hashembed.core.arrays import F32, I32, I64, U8, U32
+from hashembed.core.intrinsics import AHEAD
 from hashembed.hashing.scalars import SALT
 
 CACHE_LINE = 64  # bytes
@@ -25,9 +26,7 @@ MAX_SHARDS = 64
 MAX_BINS = 128
 MIN_BIN_BITS = 6
 
-
-AHEAD = 16  # how many rows before its turn a row is asked for
-DOCUMENTS_AHEAD = 8
+DOCUMENTS_AHEAD = 8  # how many documents before its use a document's data are prefetched
 
 
 class Tables(NamedTuple):

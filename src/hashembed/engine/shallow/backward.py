@@ -5,9 +5,9 @@ Inlined into the kernel of `engine/shallow/kernel.py`, which says how the pieces
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
+from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
-from hashembed.engine.shallow.arrays import AHEAD, DOCUMENTS_AHEAD
+from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD
 from hashembed.engine.shallow.parts import (
     ONE,
     ZERO,

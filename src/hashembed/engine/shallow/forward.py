@@ -5,9 +5,9 @@ Inlined into the kernel of `engine/shallow/kernel.py`, which says how the pieces
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
+from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
-from hashembed.engine.shallow.arrays import AHEAD, DOCUMENTS_AHEAD
+from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD
 from hashembed.engine.shallow.parts import hash_vector
 from hashembed.engine.shallow.vectors import load_row, plus, store_row, zero_vector
 from hashembed.hashing.locate import IDENTITY, INDEPENDENT, bucket_of, row_of

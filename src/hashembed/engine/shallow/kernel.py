@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hashembed.core.checks import whole_number
-from hashembed.core.njit import njit
+from hashembed.core.njit import FAST, njit
 from hashembed.core.threads import wait_for_all
 from hashembed.engine.shallow.backward import errors_of, teach_shard, update_bin, update_output
 from hashembed.engine.shallow.forward import count_tokens, embed_shard, sort_tokens
@@ -44,9 +44,6 @@ from hashembed.hashing.spec import HashSpec
 # Vectors are as wide as rows: LLVM takes 20 s to compile for 4,096 numbers, six minutes for 32,768,
 # and gives up, with the process, at 65,536.
 MAX_DIM = 16_384
-
-# Sums may be reordered and contracted for SIMD, but NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
 class Kernels(NamedTuple):

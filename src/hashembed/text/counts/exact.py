@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.arrays import I64
 from hashembed.core.threads import run_workers
 from hashembed.hashing.scalars import SALT
-from hashembed.text.arrow import to_arrow
+from hashembed.text.arrow import pieces, to_arrow
 from hashembed.text.config import TextConfig
 from hashembed.text.counts.kernels import FULL, POSITIONS, add_to_sketch, count_cells, count_chosen
 from hashembed.text.pipeline import text_to_bags
@@ -36,7 +35,7 @@ Texts = Any | Callable[[], Iterable[Any]]
 
 
 class Corpus:
-    """Texts that can be gone over again and again, in columns of limited size."""
+    """Texts that can be read several times, in pieces of limited size."""
 
     def __init__(self, texts: Texts, config: TextConfig) -> None:
         self.config = config
@@ -49,24 +48,16 @@ class Corpus:
             self.source = lambda: [column]
             self.nbytes = column.nbytes
 
-    def columns(self) -> Iterator[pa.ChunkedArray]:
+    def pieces(self) -> Iterator[pa.Array]:
         """The texts again, from the beginning."""
         for texts in self.source():
-            column = to_arrow(texts)
-            sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
-            ends = np.cumsum(sizes)
-            begin = 0
-            while begin < len(column):
-                done = ends[begin - 1] if begin else 0
-                stop = max(begin + 1, int(np.searchsorted(ends, done + CHUNK, "right")))
-                yield column.slice(begin, stop - begin)
-                begin = stop
+            yield from pieces(to_arrow(texts), CHUNK)
 
     def all_keys(self) -> Iterator[I64]:
         """The keys of all texts; a reading that differs from the first in length is an error."""
         total = 0
-        for column in self.columns():
-            keys = text_to_bags(column, self.config).keys
+        for piece in self.pieces():
+            keys = text_to_bags(piece, self.config).keys
             total += len(keys)
             yield keys
         if self.total is not None and total != self.total:

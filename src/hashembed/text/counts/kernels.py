@@ -1,9 +1,8 @@
-"""Counting keys, finding them again, and spelling out their n-grams, in Numba.
+"""Counting keys, looking them up, and coding sorted strings, in Numba.
 
     add_to_sketch    cells that are never below the count of a key   a worker owns cells
     count_chosen     exact counts of keys in frequent cells          a worker owns keys
     look_up          keys -> ranks                                   a worker owns tokens
-    spell            places in a text -> folded n-grams              one worker
     front_code       sorted strings -> what each adds to the last    one worker
 
 Keys are hashes already, so their bits serve as they are: the high lane picks a cell of the sketch
@@ -13,16 +12,13 @@ from a number that nobody knows (see `SALT`).
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
+from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
 from hashembed.hashing.scalars import lane_a, lane_b, spread_key, u32, u64
-from hashembed.text.unicode import EXPANSIONS, MARK, SEPARATOR
-from hashembed.text.word_kernels import decode, is_mark
 
 FULL = np.uint16(0xFFFF)  # a cell that counts no further
 POSITIONS = 1 << 32  # values of the high lane
-AHEAD = 16  # how many keys before its turn a cell is asked for
 LOAD = 0.7  # of a table, above which it drops half of its range
 
 _entry = njit(nogil=True, cache=True, error_model="numpy")
@@ -194,102 +190,6 @@ def first_places(ranks, places, seen):
 
 
 # --- strings ----------------------------------------------------------------------------------
-
-
-@njit
-def _word_spans(data, i, end, table, punctuation):
-    """Where the words of data[i:end] begin and end: (words, 2)."""
-    most = (end - i) // 2 + 1 if punctuation is None else end - i
-    spans = np.empty((most, 2), np.int64)
-    m, inside, kind = 0, False, np.uint8(0)
-    while i < end:
-        point, n = decode(data, i, end)
-        separator = table[point] == SEPARATOR
-        mark = is_mark(punctuation, point)
-        if not separator and not (inside and mark == kind):
-            spans[m, 0] = i
-            m += 1
-        if not separator:
-            spans[m - 1, 1] = i + n
-        inside, kind = not separator, mark
-        i += n
-    return spans[:m]
-
-
-@njit(inline="always")
-def _put(code, out, o):
-    """The bytes of a character's UTF-8, the first one lowest -> the new o."""
-    out[o] = np.uint8(code & u32(0xFF))
-    o += 1
-    lead = code & u32(0xFF)
-    for extra in range((lead >= 0xC0) + np.int64(lead >= 0xE0) + np.int64(lead >= 0xF0)):
-        code >>= u32(8)
-        out[o + extra] = np.uint8(code & u32(0xFF))
-    return o + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
-
-
-@njit
-def _put_word(data, i, end, table, out, o):
-    """A word, folded, at out[o] and on -> the new o."""
-    while i < end:
-        point, n = decode(data, i, end)
-        code = table[point]
-        if code & u32(0xFF) == MARK:
-            row = EXPANSIONS + 4 * np.int64(code >> u32(8))
-            for j in range(1, 1 + table[row]):
-                o = _put(table[row + j], out, o)
-        else:
-            o = _put(code, out, o)
-        i += n
-    return o
-
-
-@njit(inline="always")
-def _ngram_at(place, words, lo, hi):
-    """The first word and the order of the n-gram at a place in the bag of so many words."""
-    width = hi - lo + 1
-    full = max(words - hi + 1, 0)  # words with n-grams of all orders
-    if place < full * width:
-        return place // width, place % width + lo
-    place -= full * width
-    word = full
-    while place >= words - word - lo + 1:
-        place -= words - word - lo + 1
-        word += 1
-    return word, place + lo
-
-
-@_entry
-def spell(data, starts, ends, offsets, places, table, punctuation, lo, hi, sizes):
-    """The n-grams at these places (rising) of bags, words folded and joined by spaces -> bytes.
-
-    `starts` and `ends` are where the documents lie, `offsets` where their bags begin; the length
-    of each n-gram goes to `sizes`.
-    """
-    out = np.empty(32 * len(places) + 64, np.uint8)
-    o, doc, known = 0, -1, -1
-    spans = np.empty((0, 2), np.int64)
-    for x in range(len(places)):
-        while doc < 0 or offsets[doc + 1] <= places[x]:
-            doc += 1
-        if doc != known:
-            spans = _word_spans(data, starts[doc], ends[doc], table, punctuation)
-            known = doc
-        word, n = _ngram_at(places[x] - offsets[doc], len(spans), lo, hi)
-        # A character folds to three at most, of four bytes each.
-        most = o + 12 * (spans[word + n - 1, 1] - spans[word, 0]) + n
-        if most > len(out):
-            larger = np.empty(2 * most, np.uint8)
-            larger[:o] = out[:o]
-            out = larger
-        begin = o
-        for w in range(word, word + n):
-            if w > word:
-                out[o] = 0x20
-                o += 1
-            o = _put_word(data, spans[w, 0], spans[w, 1], table, out, o)
-        sizes[x] = o - begin
-    return out[:o]
 
 
 @_entry
