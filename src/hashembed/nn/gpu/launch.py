@@ -1,6 +1,6 @@
 """The Triton kernels of `nn/gpu/kernels/bags.py`, called on tensors.
 
-`nn/ops/gpu_autograd.py` shows them to autograd. They run on a GPU and, under TRITON_INTERPRET=1, on
+`nn/ops/on_gpu.py` shows them to autograd. They run on a GPU and, under TRITON_INTERPRET=1, on
 the CPU.
 """
 
