@@ -8,17 +8,10 @@ import numpy as np
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD, Shard, Step
-from hashembed.engine.shallow.parts import DIRECT, IDENTITY, INDEPENDENT, hash_vector
+from hashembed.engine.shallow.parts import hash_vector
 from hashembed.engine.shallow.vectors import load_row, plus, store_row, zero_vector
-from hashembed.hashing.scalars import (
-    bucket_hash,
-    fmix32,
-    lane_a,
-    lane_b,
-    reduce_range,
-    row_hash,
-    spread_key,
-)
+from hashembed.hashing.locate import IDENTITY, INDEPENDENT, bucket_of, row_of
+from hashembed.hashing.scalars import fmix32, reduce_range, spread_key
 
 LONGEST_AHEAD = 512  # keys of a document to prefetch; the hardware prefetcher finds the rest
 KEYS_IN_LINE = 8
@@ -106,10 +99,7 @@ def count_tokens(step, job, indexing):
         # Views that begin at 0: for `keys[start + y]` Numba would check if the index is negative.
         keys, rows = documents.keys[start : start + length], scratch.rows[at : at + length]
         for y in range(length):
-            if indexing >= IDENTITY:
-                rows[y] = np.uint32(keys[y])
-            else:
-                rows[y] = np.uint32(reduce_range(row_hash(lane_a(keys[y]), seed), K))
+            rows[y] = np.uint32(row_of(keys[y], seed, K, indexing))
         own = counts[x - step.first]
         for s in range(shards):
             own[s] = 0
@@ -190,20 +180,13 @@ def hash_distinct(marks, rows, buckets, tables, K, B, k, indexing):
     seed = tables.seeds[0]
     for u in range(len(marks)):
         if indexing == INDEPENDENT:
-            rows[u] = np.uint32(reduce_range(row_hash(lane_a(marks[u]), seed), K))
+            rows[u] = np.uint32(row_of(marks[u], seed, K, indexing))
         else:
             rows[u] = np.uint32(marks[u])
     for i in range(k):
         own, seed = buckets[i], tables.seeds[i + 1]
         for u in range(len(marks)):
-            if indexing == DIRECT and i == 0:
-                own[u] = rows[u]
-            elif indexing == INDEPENDENT:
-                own[u] = np.uint32(
-                    reduce_range(bucket_hash(lane_a(marks[u]), lane_b(marks[u]), seed), B)
-                )
-            else:
-                own[u] = np.uint32(reduce_range(bucket_hash(rows[u], np.uint32(0), seed), B))
+            own[u] = np.uint32(bucket_of(i, marks[u], rows[u], seed, B, indexing))
 
 
 @njit(inline="always")

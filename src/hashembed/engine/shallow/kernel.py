@@ -37,9 +37,10 @@ from hashembed.core.njit import FAST, njit
 from hashembed.core.threads import wait_for_all
 from hashembed.engine.shallow.backward import errors_of, teach_shard, update_bin, update_output
 from hashembed.engine.shallow.forward import count_tokens, embed_shard, make_step, sort_tokens
-from hashembed.engine.shallow.parts import DIRECT, add_scores, hash_keys, hash_vector
+from hashembed.engine.shallow.parts import add_scores, hash_keys, hash_vector
 from hashembed.engine.shallow.vectors import plus, zero_vector
-from hashembed.hashing.spec import INDEXINGS, HashSpec
+from hashembed.hashing.locate import indexing_code
+from hashembed.hashing.spec import HashSpec
 
 # Vectors are as wide as rows. LLVM compiles 20 s for 4,096 numbers and six minutes for 32,768; at
 # 65,536 it aborts the process.
@@ -56,8 +57,7 @@ class Kernels(NamedTuple):
 def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
     """The kernels for this hash and width; compiled on first use and cached on disk."""
     whole_number("embedding_dim", d, 1, MAX_DIM)
-    indexing = DIRECT if spec.direct else INDEXINGS.index(spec.indexing)
-    return _build(d, spec.num_hashes, importance, indexing)
+    return _build(d, spec.num_hashes, importance, indexing_code(spec))
 
 
 @njit(inline="always")

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from hashembed.core.njit import may_compile
 from hashembed.core.threads import run_workers
-from hashembed.hashing.spec import INDEXINGS, HashSpec
 from hashembed.nn.cpu import bag_kernels
 
 Array = npt.NDArray[Any]
@@ -158,11 +157,6 @@ def locate(
             f"found ids from {int(keys.min())} to {int(keys.max())}"
         )
     return rows, buckets
-
-
-def indexing_number(spec: HashSpec) -> int:
-    """How the kernels call the indexing."""
-    return bag_kernels.DIRECT if spec.direct else INDEXINGS.index(spec.indexing)
 
 
 def forward(bags: Bags) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hashembed.hashing.locate import indexing_code
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.cpu import launch as cpu
 from hashembed.nn.ops import cpu_autograd as cpu_ops
@@ -149,7 +150,7 @@ def gpu_call(
     keep: Tensor | None = None,
 ) -> "Call":
     """What `cuda_places.prepare` takes: where tokens point does not depend on the other options."""
-    number = cpu.indexing_number(spec)
+    number = indexing_code(spec)
     tensors = (weight, importance, keys, seeds, offsets, keep, None)
     return Call(*tensors, spec.num_embeddings, number, False, False, False, False)
 
@@ -204,10 +205,10 @@ def _by_kernels(
         raise ValueError(f"weight must have {spec.num_buckets} rows, found {weight.shape[0]}")
     if importance is not None and importance.shape != expected:
         raise ValueError(f"importance must be {expected}, found {tuple(importance.shape)}")
-    indexing_number = cpu.indexing_number(spec)
+    code = indexing_code(spec)
     if gpu:
         fields = (weight, importance, keys, seeds, *options[:3])
-        rest = (spec.num_embeddings, indexing_number, mix, *options[3:])
+        rest = (spec.num_embeddings, code, mix, *options[3:])
         if torch.compiler.is_compiling() and not (
             may_have_owner(weight) or may_have_owner(importance)
         ):
@@ -215,7 +216,7 @@ def _by_kernels(
         else:
             found = _on_gpu(sparse, places, *fields, *rest)
         return found
-    hashing = (spec.num_embeddings, spec.num_buckets, indexing_number)
+    hashing = (spec.num_embeddings, spec.num_buckets, code)
     if sparse or may_have_owner(weight) or may_have_owner(importance):
         out: Tensor = _compact(keys, weight, importance, seeds, hashing, options, sparse)
     else:
