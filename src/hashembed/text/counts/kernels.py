@@ -10,8 +10,11 @@ and a key's place in a round of counting, the low lane picks its owner. Its slot
 from a number that nobody knows (see `SALT`).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
+from hashembed.core.arrays import I64, U16
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
@@ -24,6 +27,29 @@ LOAD = 0.7  # of a table, above which it drops half of its range
 _entry = njit(nogil=True, cache=True, error_model="numpy")
 
 
+class Sketch(NamedTuple):
+    """Counts that are never too low: a key adds to the cell of its high lane's first bits."""
+
+    cells: U16  # (a power of two,)
+    shift: np.uint32  # 32 minus the number of those bits
+
+
+class Passed(NamedTuple):
+    """A buffer for the keys that pass the sketch."""
+
+    keys: I64  # (number of keys + 1,), each worker's from where its share of the keys begins
+    found: I64  # (workers,), how many passed
+
+
+class CountTables(NamedTuple):
+    """Open hash tables of keys and their counts, one for each worker."""
+
+    keys: I64  # (workers, slots)
+    counts: I64  # (workers, slots); 0 marks an empty slot
+    rounds: I64  # (workers, 3): the range of high lanes counted in this round, and how many keys
+    salt: np.uint64
+
+
 # --- counting ---------------------------------------------------------------------------------
 
 
@@ -33,23 +59,24 @@ def _cell(key, shift):
 
 
 @_entry
-def add_to_sketch(worker, workers, barrier, keys, shift, sketch):
-    """Add one to the cell of every key; a cell is the high lane without its last `shift` bits."""
-    low = len(sketch) * worker // workers
-    high = len(sketch) * (worker + 1) // workers
+def add_to_sketch(worker, workers, barrier, keys, sketch):
+    """Add one to the cell of every key."""
+    cells, shift = sketch
+    low = len(cells) * worker // workers
+    high = len(cells) * (worker + 1) // workers
     last = len(keys) - 1
     for x in range(len(keys)):
-        prefetch(sketch, _cell(keys[min(x + AHEAD, last)], shift))
+        prefetch(cells, _cell(keys[min(x + AHEAD, last)], shift))
         cell = _cell(keys[x], shift)
-        if low <= cell < high and sketch[cell] != FULL:
-            sketch[cell] += np.uint16(1)
+        if low <= cell < high and cells[cell] != FULL:
+            cells[cell] += np.uint16(1)
 
 
 @_entry
-def count_cells(sketch, histogram):
+def count_cells(cells, histogram):
     """histogram[v] += the number of cells that hold v."""
-    for cell in range(len(sketch)):
-        histogram[sketch[cell]] += 1
+    for cell in range(len(cells)):
+        histogram[cells[cell]] += 1
 
 
 @njit(inline="always")
@@ -92,39 +119,25 @@ def _halve(keys, counts, low, high, salt):
 
 
 @_entry
-def count_chosen(
-    worker,
-    workers,
-    barrier,
-    keys,
-    shift,
-    sketch,
-    threshold,
-    chosen,
-    found,
-    tables,
-    counts,
-    rounds,
-    salt,
-):
+def count_chosen(worker, workers, barrier, keys, sketch, threshold, passed, tables):
     """Count the keys whose cells hold at least `threshold`, each worker those that it owns.
 
-    `rounds` (workers, 3) has the range of positions that a worker counts in this round, and the
-    number of keys in its table. A table that gets too full gives up the upper half of its range.
-    `chosen` and `found` are room for the keys that pass, and for how many each worker let pass.
+    A table that gets too full gives up the upper half of its range.
     """
+    cells, shift = sketch
+    chosen, found = passed
     n = len(keys)
     first, last = n * worker // workers, n * (worker + 1) // workers
     at = first
     for x in range(first, last):
-        prefetch(sketch, _cell(keys[min(x + AHEAD, last - 1)], shift))
+        prefetch(cells, _cell(keys[min(x + AHEAD, last - 1)], shift))
         chosen[at] = keys[x]
-        at += sketch[_cell(keys[x], shift)] >= threshold
+        at += cells[_cell(keys[x], shift)] >= threshold
     found[worker] = at - first
     wait_for_all(barrier, workers)
 
-    table, count = tables[worker], counts[worker]
-    low, high, used = rounds[worker]
+    table, count, salt = tables.keys[worker], tables.counts[worker], tables.salt
+    low, high, used = tables.rounds[worker]
     most = np.int64(LOAD * len(table))
     for other in range(workers):
         begin = n * other // workers
@@ -138,7 +151,7 @@ def count_chosen(
                 used += _add(table, count, key, 1, salt)
                 while used > most and high - low > 1:
                     high, used = _halve(table, count, low, high, salt)
-    rounds[worker, 1], rounds[worker, 2] = high, used
+    tables.rounds[worker, 1], tables.rounds[worker, 2] = high, used
 
 
 # --- look-up ----------------------------------------------------------------------------------
