@@ -14,6 +14,7 @@ import numpy as np
 
 from hashembed.core.arrays import F32, I64
 from hashembed.core.checks import one_of, whole_number
+from hashembed.core.wording import named
 from hashembed.engine.history import Epoch, History, Monitor
 from hashembed.engine.labels import Labels
 from hashembed.engine.protocol import Engine, LossNotFiniteError, State, loss_not_finite
@@ -74,7 +75,7 @@ class TrainConfig:
 def check_learning_rate(rate: float | None) -> None:
     """None, or a number above 0."""
     if rate is not None and not 0 < rate < float("inf"):
-        raise ValueError(f"learning_rate must be above 0, found {rate}")
+        raise ValueError(f"{named('learning_rate')} must be above 0, found {rate}")
 
 
 def default_rate(bags: Bags, classes: int, passes: int = 1) -> float:
