@@ -35,7 +35,7 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(row_optimizer, "on_gpu", lambda table: True)
     monkeypatch.setattr(ops, "Call", Call, raising=False)
     monkeypatch.setattr(ops, "_triton_takes", lambda *_: True)
-    monkeypatch.setattr(cuda_places, "sort_aside", lambda places: places)
+    monkeypatch.setattr(cuda_places, "start_sort", lambda places: places)
 
 
 def model_and(make, **options):

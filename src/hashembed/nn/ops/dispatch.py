@@ -261,7 +261,7 @@ def _on_gpu(sparse: bool, places: "cuda_places.Places | None", *fields: Any) -> 
         if places is None:
             places = cuda_places.locate(call, E=True, P=call.importance is not None)
             if torch.is_grad_enabled() and _all_in_backward(tables, owners):
-                places = cuda_places.sort_aside(places)
+                places = cuda_places.start_sort(places)
         _announce(tables, owners, places)
     sinks = tuple(
         None if table is None else _sink(table, owner, sparse)
@@ -278,8 +278,8 @@ def _announce(
 ) -> None:
     """Which rows are about to be read; E's first, the larger ones."""
     rows: list[tuple[Any, ...]] = [(places.of_E, 0), (places.of_P, places.base)]
-    if places.room is not None:  # each row once
-        rows = [(known.rows, 0, known.found) for known in places.distinct if known is not None]
+    if places.buffers is not None:  # each row once
+        rows = [(known.rows, 0, known.counts) for known in places.distinct if known is not None]
     for table, owner, read in zip(tables, owners, rows, strict=True):
         if table is not None and owner is not None:
             owner.before_read(table, *read)

@@ -135,7 +135,7 @@ class KeyBag(torch.autograd.Function):
         ctx.sinks, ctx.places, ctx.factors = sinks, places, None
         _save(ctx, fields)
         call = Call(*fields)
-        if places is not None and places.beside is not None:
+        if places is not None and places.side_stream is not None:
             ctx.factors = cuda.make_factors(call)
         return cuda.forward(call, ctx.factors)
 
