@@ -10,6 +10,7 @@ if find_spec("triton") is None:
 
 from tests.cases.layer_calls import Case
 
+from hashembed.hashing.locate import indexing_code
 from hashembed.nn.cpu import launch as cpu
 from hashembed.nn.gpu import launch as cuda
 from hashembed.nn.gpu.call import Call
@@ -34,7 +35,7 @@ def call_of(case, *, bag=True, keep=False, weights=False):
         here(case.keep) if keep else None,
         here(case.weights).to(cpu.ACCUMULATION[case.E.dtype]) if weights else None,
         case.spec.num_embeddings,
-        cpu.indexing_number(case.spec),
+        indexing_code(case.spec),
         False,
         form.get("mode") == "mean" and bag,
         form.get("aggregation") == "concat",

@@ -120,9 +120,9 @@ def test_a_run_that_was_stopped_goes_on_from_its_file(sentences, tmp_path, kind,
     assert set(passes) == {2}
     assert np.array_equal(again.decision_function(texts), want.decision_function(texts))
     assert [e.loss for e in again.history_.epochs] == [e.loss for e in want.history_.epochs]
-    with pytest.raises(ModelFileError, match="snapshot of another run"):
+    with pytest.raises(ModelFileError, match="training state of another run"):
         TextClassifier(**settings).fit(texts[1:], labels[1:], checkpoint=file)
-    with pytest.raises(ModelFileError, match="snapshot of another run"):
+    with pytest.raises(ModelFileError, match="training state of another run"):
         TextClassifier(**{**settings, "seed": 1}).fit(texts, labels, checkpoint=file)
 
 
@@ -131,7 +131,7 @@ def test_a_run_with_other_validation_data_is_another_run(sentences, tmp_path):
     train = {"texts": texts[100:], "labels": labels[100:], "checkpoint": tmp_path / "run"}
     clf = TextClassifier(**SETTINGS, passes=1)
     clf.fit(**train, validation=(texts[:50], labels[:50]))
-    with pytest.raises(ModelFileError, match="snapshot of another run"):
+    with pytest.raises(ModelFileError, match="training state of another run"):
         clf.fit(**train, validation=(texts[50:100], labels[50:100]))
 
 

@@ -24,6 +24,13 @@ from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.targets import Form, Targets, decode, encode, join
 from hashembed.core.arrays import F32
 from hashembed.core.threads import uninterrupted
+from hashembed.engine.defaults import (
+    TrainConfig,
+    check_learning_rate,
+    default_batch,
+    default_passes,
+    default_rate,
+)
 from hashembed.engine.history import History
 from hashembed.engine.labels import (
     Labels,
@@ -33,25 +40,21 @@ from hashembed.engine.labels import (
     split,
     weigh_classes,
 )
-from hashembed.engine.loop import (
-    Progress,
-    Snapshot,
-    TrainConfig,
-    check_learning_rate,
-    default_batch,
-    default_passes,
-    default_rate,
-    fit,
-)
+from hashembed.engine.loop import Hooks, Progress, fit
 from hashembed.engine.progress import Display, training_bar
 from hashembed.engine.protocol import Engine, to_probabilities
 from hashembed.engine.shallow.model import ShallowModel
-from hashembed.engine.training_state import fingerprint, load_snapshot, save_snapshot
+from hashembed.engine.training_state import (
+    TrainingState,
+    fingerprint,
+    load_training_state,
+    save_training_state,
+)
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.sizes import choose_dim, choose_sizes
 from hashembed.hashing.spec import HashSpec
 from hashembed.text.config import Punctuation, TextConfig
-from hashembed.text.counts.linear import count_distinct
+from hashembed.text.counts.distinct import count_distinct
 from hashembed.text.key_store import KeyStore
 from hashembed.text.pipeline import text_to_bags
 
@@ -243,17 +246,17 @@ class TextClassifier(Estimator):
             held_out = bags.take(held), labels.take(held)
             train, labels = bags.take(kept), labels.take(kept)
             weights = None if weights is None else weights[kept]
-        on_pass = resume = None
+        save = resume = None
         if checkpoint is not None:
             given = (weights, labels.class_weights)
             made_of: list[npt.NDArray[Any]] = [array for array in given if array is not None]
             for rows, truth in filter(None, ((train, labels), held_out)):
                 made_of += [rows.keys, rows.offsets, truth.labels, truth.offsets]
             run = fingerprint((self.engine_plan_, config, text_config), made_of)
-            resume = load_snapshot(checkpoint, run, self.model_)
+            resume = load_training_state(checkpoint, run, self.model_)
 
-            def on_pass(snapshot: Snapshot) -> None:
-                save_snapshot(checkpoint, snapshot, run)
+            def save(state: TrainingState) -> None:
+                save_training_state(checkpoint, state, run)
 
         self.history_ = History()
         with self._progress(config.passes, len(train)) as bar:
@@ -264,9 +267,7 @@ class TextClassifier(Estimator):
                 config,
                 weights=weights,
                 validation=held_out,
-                callbacks=[*callbacks, bar.update],
-                on_epoch=bar.finish_pass,
-                on_pass=on_pass,
+                hooks=Hooks([*callbacks, bar.update], bar.finish_pass, save),
                 resume=resume,
                 history=self.history_,
             )

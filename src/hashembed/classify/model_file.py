@@ -12,8 +12,8 @@ from hashembed.classify.engine_plan import EnginePlan, choose_device
 from hashembed.classify.quantize import BITS, decode, encode
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.core.checks import whole_number
+from hashembed.engine.defaults import MAX_BATCH
 from hashembed.engine.history import History
-from hashembed.engine.loop import MAX_BATCH
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import (
     LARGEST,

@@ -7,7 +7,7 @@ has been seen `min_count` times. The model's tables then tell the weights of any
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,10 @@ from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import given
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing import theory
-from hashembed.text.arrow import documents, to_arrow
+from hashembed.text.arrow import documents, pieces, to_arrow
 from hashembed.text.config import TextConfig
 from hashembed.text.counts.frequent import HeavyHitters
-from hashembed.text.pipeline import kernel_settings, kernel_tables, text_to_bags
+from hashembed.text.pipeline import kernel_rules, text_to_bags
 from hashembed.text.span_kernels import cut_ngrams
 
 MEMORY = 64 << 20
@@ -158,14 +158,7 @@ def _most_frequent_other(rows: I64, i: int) -> int | None:
 def _pieces(texts: Any) -> Iterator[pa.Array]:
     """Texts as Arrow arrays of a few megabytes."""
     for column in _columns(texts):
-        for chunk in column.chunks:
-            _, starts, _ = documents(chunk)
-            if len(chunk) == 0:
-                continue
-            piece_of = (starts - starts[0]) // _BATCH_BYTES
-            cuts = np.flatnonzero(np.diff(piece_of, prepend=-1, append=piece_of[-1] + 1)).tolist()
-            for begin, end in pairwise(cuts):
-                yield chunk.slice(begin, end - begin)
+        yield from pieces(column, _BATCH_BYTES)
 
 
 def _columns(texts: Any) -> Iterator[pa.ChunkedArray]:
@@ -202,10 +195,8 @@ class _Strings:
         """Cut the n-grams behind the keys at these positions from the texts they came from."""
         if len(positions) == 0:
             return
-        data, starts, ends = documents(piece)
-        tables, settings = kernel_tables(config), kernel_settings(config)
         found, texts, text_ends = cut_ngrams(
-            data, starts, ends, offsets, positions, *tables, settings, MOST_BYTES
+            documents(piece), offsets, positions, kernel_rules(config), MOST_BYTES
         )
         edges = pa.py_buffer(np.append(0, text_ends))
         cut = pa.LargeStringArray.from_buffers(len(positions), edges, pa.py_buffer(texts))

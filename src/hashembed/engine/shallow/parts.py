@@ -5,16 +5,14 @@ import numpy as np
 from hashembed.core.intrinsics import prefetch
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.vectors import dot, load_row, plus, plus_scaled, zero_vector
-from hashembed.hashing.scalars import bucket_hash, lane_a, lane_b, reduce_range, row_hash
-
-INDEPENDENT, SHARED, IDENTITY, DIRECT = range(4)  # as hashing.INDEXINGS, and HashSpec.direct
+from hashembed.hashing.locate import bucket_of, row_of
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
 @njit(inline="always")
 def hash_keys(keys, E, records, seeds, K, B, k, importance, indexing, rows, buckets):
-    """Rows and buckets of a document's keys; what they hold is asked for from memory.
+    """Rows and buckets of a document's keys; prefetches what they hold.
 
     Loops over tokens are innermost and write one array each: that is what LLVM vectorises.
     """
@@ -22,21 +20,12 @@ def hash_keys(keys, E, records, seeds, K, B, k, importance, indexing, rows, buck
     own_rows = rows[:length]
     seed = seeds[0]
     for x in range(length):
-        if indexing >= IDENTITY:
-            own_rows[x] = np.uint32(keys[x])
-        else:
-            own_rows[x] = np.uint32(reduce_range(row_hash(lane_a(keys[x]), seed), K))
+        own_rows[x] = np.uint32(row_of(keys[x], seed, K, indexing))
     for i in range(k):
         own_buckets = buckets[i, :length]
         seed = seeds[i + 1]
         for x in range(length):
-            if indexing == INDEPENDENT:
-                a, b = lane_a(keys[x]), lane_b(keys[x])
-            else:
-                a, b = own_rows[x], np.uint32(0)
-            own_buckets[x] = np.uint32(reduce_range(bucket_hash(a, b, seed), B))
-    if indexing == DIRECT:
-        buckets[0, :length] = own_rows
+            own_buckets[x] = np.uint32(bucket_of(i, keys[x], own_rows[x], seed, B, indexing))
     for t in range(length):
         if importance:
             prefetch(records, rows[t])
@@ -62,8 +51,8 @@ def add_scores(h, W, bias, d, z):
 
 
 @njit(inline="always")
-def errors_to_slope(errors, W, d):
-    """dloss / dh = W^T errors; two sums, so that one need not wait for the other."""
+def errors_to_gradient(errors, W, d):
+    """dloss / dh = W^T errors, as two independent sums that the processor overlaps."""
     classes = len(errors)
     even, odd = zero_vector(d), zero_vector(d)
     for c in range(0, classes - 1, 2):

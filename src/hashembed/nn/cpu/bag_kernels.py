@@ -16,22 +16,16 @@ waited for, not computed on.
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
-from hashembed.core.njit import njit
+from hashembed.core.intrinsics import AHEAD, prefetch
+from hashembed.core.njit import FAST, njit
 from hashembed.core.threads import wait_for_all
-from hashembed.hashing.scalars import bucket_hash, id_key, lane_a, lane_b, reduce_range, row_hash
+from hashembed.hashing.locate import bucket_of, row_of
+from hashembed.hashing.scalars import id_key
 from hashembed.nn.cpu.precision import load, store
 
-INDEPENDENT, SHARED, IDENTITY, DIRECT = range(4)  # as hashing.INDEXINGS, and HashSpec.direct
-
-# Sums may be reordered and contracted for SIMD, but NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
-
-AHEAD = 16  # how many tokens before its turn a row is asked for
 LINE = 16  # floats in a cache line
 DIGIT = 11  # bits that one pass of the radix sort takes
 
-u32 = np.uint32
 u64 = np.uint64
 LOW_HALF = u64(0xFFFFFFFF)
 
@@ -51,17 +45,12 @@ def locate(worker, workers, barrier, keys, seeds, K, B, indexing, rows, buckets)
     fine = True
     for t in range(n * worker // workers, n * (worker + 1) // workers):
         key = keys[t]
-        a, b = lane_a(key), lane_b(key)
-        row = key if indexing >= IDENTITY else reduce_range(row_hash(a, seeds[0]), K)
+        row = row_of(key, seeds[0], K, indexing)
         if row < 0 or row >= K:
             fine = False
         rows[t] = row
-        if indexing != INDEPENDENT:
-            a, b = u32(row), u32(0)
         for i in range(k):
-            buckets[t, i] = reduce_range(bucket_hash(a, b, seeds[i + 1]), B)
-        if indexing == DIRECT:
-            buckets[t, 0] = row
+            buckets[t, i] = bucket_of(i, key, row, seeds[i + 1], B, indexing)
     return fine
 
 

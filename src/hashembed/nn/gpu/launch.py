@@ -1,7 +1,7 @@
 """Forward and backward pass of the layers: calls of the kernels of `nn/gpu/kernels/bags.py`.
 
-`nn/ops/gpu_autograd.py` registers them with autograd. They run on a GPU and, under
-TRITON_INTERPRET=1, on the CPU.
+`nn/ops/on_gpu.py` registers them with autograd. They run on a GPU and, under TRITON_INTERPRET=1, on
+the CPU.
 """
 
 from collections.abc import Callable

@@ -3,14 +3,12 @@
 import triton
 import triton.language as tl
 
+from hashembed.hashing import locate
 from hashembed.hashing.spec import ID_ROUNDS
-from hashembed.nn.cpu.bag_kernels import DIRECT as _DIRECT
-from hashembed.nn.cpu.bag_kernels import IDENTITY as _IDENTITY
-from hashembed.nn.cpu.bag_kernels import INDEPENDENT as _INDEPENDENT
 
-INDEPENDENT = tl.constexpr(_INDEPENDENT)
-IDENTITY = tl.constexpr(_IDENTITY)  # from here on the key is the row
-DIRECT = tl.constexpr(_DIRECT)
+INDEPENDENT = tl.constexpr(locate.INDEPENDENT)
+IDENTITY = tl.constexpr(locate.IDENTITY)  # from here on the key is the row
+DIRECT = tl.constexpr(locate.DIRECT)
 ROUND_0 = tl.constexpr(ID_ROUNDS[0])
 ROUND_1 = tl.constexpr(ID_ROUNDS[1])
 ROUND_2 = tl.constexpr(ID_ROUNDS[2])
