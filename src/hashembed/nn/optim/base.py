@@ -205,7 +205,7 @@ class RowOptimizer(Optimizer):
             self._check_passes(watch.passes + 1)
         watch.passes += 1
         watch.in_backward = True
-        for event in terms.free:
+        for event in terms.wait_for:
             torch.cuda.current_stream(table.device).wait_event(event)
         with self.stepping(table) as rule:  # all rows have caught up
             if terms.distinct is None:
@@ -344,7 +344,7 @@ class RowOptimizer(Optimizer):
             raise ValueError("row optimizers update contiguous tables")
         if not isinstance(state.get("step"), Tensor):
             state["step"] = torch.tensor(state.get("step", 0), device=p.device)
-        if len(state.get("numbers", ())) != cuda_rows.LENGTH:
+        if len(state.get("numbers", ())) != cuda_rows.NUMBERS:
             state["numbers"] = cuda_rows.make_numbers(p.device)
         return self._gpu_rule(p, state, group)
 
