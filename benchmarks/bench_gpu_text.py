@@ -23,8 +23,9 @@ import torch
 
 from benchmarks.machine import write
 from hashembed import TextClassifier
+from hashembed.engine.defaults import TrainConfig
 from hashembed.engine.labels import Labels
-from hashembed.engine.loop import TrainConfig, fit
+from hashembed.engine.loop import fit
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.engine import batches
 from hashembed.nn.engine.model import DeepModel

@@ -11,7 +11,8 @@ from benchmarks.bench_rates import accuracy as shallow_accuracy
 from benchmarks.bench_rates import held_out
 from benchmarks.machine import RESULTS, table
 from hashembed.classify.engine_plan import DEEP_RATE, deep_passes
-from hashembed.engine.loop import TrainConfig, default_batch, default_rate, evaluate, fit
+from hashembed.engine.defaults import TrainConfig, default_batch, default_rate
+from hashembed.engine.loop import evaluate, fit
 from hashembed.hashing.sizes import choose_dim
 from hashembed.nn.engine.model import DeepModel
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from benchmarks.bench_classify import SETS, folders, prepare
 from benchmarks.machine import RESULTS, table
 from hashembed.classify.targets import encode
+from hashembed.engine.defaults import TrainConfig, default_rate
 from hashembed.engine.labels import split
-from hashembed.engine.loop import TrainConfig, default_rate, evaluate, fit
+from hashembed.engine.loop import evaluate, fit
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.sizes import choose_dim, choose_sizes
 from hashembed.hashing.spec import HashSpec
 from hashembed.readers import read_fasttext
-from hashembed.text.counts.linear import count_distinct
+from hashembed.text.counts.distinct import count_distinct
 from hashembed.text.pipeline import text_to_bags
 
 RATES = (0.01, 0.02, 0.03, 0.045, 0.07, 0.1, 0.15, 0.22)

@@ -16,8 +16,8 @@ import numpy as np
 
 from experiments.data.datasets import Dataset
 from hashembed import TextClassifier
+from hashembed.engine.defaults import default_rate
 from hashembed.engine.labels import split
-from hashembed.engine.loop import default_rate
 from hashembed.hashing.sizes import choose_dim
 from hashembed.text.config import TextConfig
 from hashembed.text.pipeline import text_to_bags

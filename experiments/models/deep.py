@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from experiments.data.datasets import Dataset
+from hashembed.engine.defaults import TrainConfig
 from hashembed.engine.ensemble import Ensemble, member_seeds
 from hashembed.engine.labels import Labels, split
-from hashembed.engine.loop import TrainConfig, evaluate, fit
+from hashembed.engine.loop import evaluate, fit
 from hashembed.engine.protocol import Engine
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec

@@ -6,8 +6,9 @@ from functools import lru_cache
 import numpy as np
 
 from experiments.data.datasets import Dataset
+from hashembed.engine.defaults import TrainConfig
 from hashembed.engine.labels import Labels, split
-from hashembed.engine.loop import TrainConfig, evaluate, fit
+from hashembed.engine.loop import evaluate, fit
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec, Indexing

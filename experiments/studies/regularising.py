@@ -6,8 +6,9 @@ import numpy as np
 
 from experiments.data.datasets import Dataset
 from experiments.models.shallow import Shallow
+from hashembed.engine.defaults import TrainConfig, default_rate
 from hashembed.engine.labels import Labels, split
-from hashembed.engine.loop import TrainConfig, default_rate, evaluate, fit
+from hashembed.engine.loop import evaluate, fit
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.data.datasets import Dataset
 from hashembed.text.config import TextConfig
-from hashembed.text.counts.linear import count_distinct
+from hashembed.text.counts.distinct import count_distinct
 from hashembed.text.pipeline import text_to_bags
 
 

@@ -12,7 +12,7 @@ from hashembed.cli import demo_task as demo
 from hashembed.engine.tensor_file import FORMAT_VERSION, KEY, ModelFileError, save_tensors
 from hashembed.hashing.sizes import choose_dim, choose_sizes
 from hashembed.readers import DataError, read_fasttext
-from hashembed.text.counts.linear import count_distinct
+from hashembed.text.counts.distinct import count_distinct
 
 
 @pytest.fixture(scope="module")

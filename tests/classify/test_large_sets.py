@@ -88,9 +88,9 @@ def test_validation_data_of_its_own(sentences):
     assert clf.history_.best.validation_accuracy == pytest.approx(
         clf.score(texts[2000:], labels[2000:]), abs=1e-6
     )
-    with pytest.raises(ValueError, match="validation has labels that training has not"):
+    with pytest.raises(ValueError, match="in the validation data, but not in the training data"):
         clf.fit(texts[:9], labels[:9], validation=(["x"], ["Klingon"]))
-    with pytest.raises(ValueError, match="found 1 texts to validate on, but 2 labels"):
+    with pytest.raises(ValueError, match="found 1 validation texts, but 2 labels"):
         clf.fit(texts[:9], labels[:9], validation=(["x"], labels[:2]))
 
 
@@ -120,9 +120,9 @@ def test_a_run_that_was_stopped_goes_on_from_its_file(sentences, tmp_path, kind,
     assert set(passes) == {2}
     assert np.array_equal(again.decision_function(texts), want.decision_function(texts))
     assert [e.loss for e in again.history_.epochs] == [e.loss for e in want.history_.epochs]
-    with pytest.raises(ModelFileError, match="snapshot of another run"):
+    with pytest.raises(ModelFileError, match="training state of another run"):
         TextClassifier(**settings).fit(texts[1:], labels[1:], checkpoint=file)
-    with pytest.raises(ModelFileError, match="snapshot of another run"):
+    with pytest.raises(ModelFileError, match="training state of another run"):
         TextClassifier(**{**settings, "seed": 1}).fit(texts, labels, checkpoint=file)
 
 
@@ -131,7 +131,7 @@ def test_a_run_with_other_validation_data_is_another_run(sentences, tmp_path):
     train = {"texts": texts[100:], "labels": labels[100:], "checkpoint": tmp_path / "run"}
     clf = TextClassifier(**SETTINGS, passes=1)
     clf.fit(**train, validation=(texts[:50], labels[:50]))
-    with pytest.raises(ModelFileError, match="snapshot of another run"):
+    with pytest.raises(ModelFileError, match="training state of another run"):
         clf.fit(**train, validation=(texts[50:100], labels[50:100]))
 
 

@@ -21,7 +21,7 @@ DROP_CAPABILITY, WRITE_EVERYWHERE = 24, 1  # prctl's, of Linux
 
 ONE_KERNEL = """
 import numpy as np
-from hashembed.text.counts.linear import count_distinct, _mark
+from hashembed.text.counts.distinct import count_distinct, _mark
 assert count_distinct(np.arange(5) << 40) == 5
 print(sum(_mark.stats.cache_hits.values()), "from disk")
 """

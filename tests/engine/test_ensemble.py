@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from hashembed.engine.defaults import TrainConfig
 from hashembed.engine.ensemble import Ensemble, member_seeds
 from hashembed.engine.labels import Labels
-from hashembed.engine.loop import TrainConfig, evaluate, fit
+from hashembed.engine.loop import evaluate, fit
 from hashembed.engine.protocol import LossNotFiniteError
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import load_tensors, save_tensors

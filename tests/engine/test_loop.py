@@ -3,19 +3,13 @@
 import numpy as np
 import pytest
 
+from hashembed.engine.defaults import TrainConfig, default_batch, default_passes, default_rate
 from hashembed.engine.history import Epoch, History
 from hashembed.engine.labels import Labels, document_weights, split
-from hashembed.engine.loop import (
-    Snapshot,
-    TrainConfig,
-    default_batch,
-    default_passes,
-    default_rate,
-    evaluate,
-    fit,
-)
+from hashembed.engine.loop import Hooks, evaluate, fit
 from hashembed.engine.protocol import LossNotFiniteError
 from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.training_state import TrainingState
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec, id_keys
 
@@ -69,7 +63,7 @@ def test_the_seed_decides():
 
 def test_progress_reaches_the_callbacks():
     seen = []
-    fit(model(), *TRAIN, TrainConfig(passes=2, batch_size=32), callbacks=[seen.append])
+    fit(model(), *TRAIN, TrainConfig(passes=2, batch_size=32), hooks=Hooks(progress=[seen.append]))
     assert [p.epoch for p in seen] == sorted(p.epoch for p in seen)
     assert {p.epoch for p in seen} == {0, 1}
     assert seen[-1].documents == seen[-1].total == 600
@@ -82,7 +76,7 @@ def test_chunks_change_nothing(monkeypatch):
     fit(whole, *TRAIN, config)
     monkeypatch.setattr("hashembed.engine.shallow.model.CHUNK", 1)
     seen = []
-    fit(parts, *TRAIN, config, callbacks=[seen.append])
+    fit(parts, *TRAIN, config, hooks=Hooks(progress=[seen.append]))
     assert len(seen) == 19  # one a batch
     assert same(whole, parts)
 
@@ -153,15 +147,15 @@ def test_resuming_gives_the_same_bits(stop_after):
     class Killed(Exception):
         pass
 
-    kept: list[Snapshot] = []
+    kept: list[TrainingState] = []
 
-    def keep(run: Snapshot):
+    def keep(run: TrainingState):
         kept.append(run)
         if len(run.history.epochs) == stop_after:
             raise Killed
 
     with pytest.raises(Killed):
-        fit(model(), *TRAIN, config, validation=VALID, on_pass=keep)
+        fit(model(), *TRAIN, config, validation=VALID, hooks=Hooks(state=keep))
     resumed = model(seed=99)  # its weights are replaced
     history = fit(resumed, *TRAIN, config, validation=VALID, resume=kept[-1])
     assert same(whole, resumed)
@@ -169,7 +163,7 @@ def test_resuming_gives_the_same_bits(stop_after):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("where", ["callbacks", "on_epoch", "on_pass"])
+@pytest.mark.parametrize("where", ["progress", "epoch", "state"])
 def test_an_exception_is_raised_and_leaves_the_best_weights(error, where):
     engine, history = model(), History()
 
@@ -177,10 +171,10 @@ def test_an_exception_is_raised_and_leaves_the_best_weights(error, where):
         if len(history.epochs) >= 2:
             raise error
 
-    hook = {where: [interrupt] if where == "callbacks" else interrupt}
+    hooks = Hooks(**{where: [interrupt] if where == "progress" else interrupt})
     config = TrainConfig(passes=5, batch_size=32)
     with pytest.raises(error):
-        fit(engine, *TRAIN, config, validation=VALID, history=history, **hook)
+        fit(engine, *TRAIN, config, validation=VALID, history=history, hooks=hooks)
     assert len(history.epochs) == 2
     word = "interrupted" if error is KeyboardInterrupt else "RuntimeError"
     assert history.stopped == f"{word} in pass 3"
@@ -210,7 +204,9 @@ def test_after_an_exploding_loss_a_validated_pass_is_kept():
 
     config = TrainConfig(passes=3, batch_size=32)
     with pytest.warns(RuntimeWarning, match=r"kept the best pass: .*\(pass 2\)"):
-        history = fit(engine, *TRAIN, config, validation=VALID, weights=weights, on_epoch=spoil)
+        history = fit(
+            engine, *TRAIN, config, validation=VALID, weights=weights, hooks=Hooks(epoch=spoil)
+        )
     assert len(history.epochs) == 1
     assert evaluate(engine, *VALID)["validation_loss"] == history.best.validation_loss
 

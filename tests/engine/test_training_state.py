@@ -48,7 +48,7 @@ def refusal(path):
         ({"history": None}, "cannot be understood: TypeError"),
         ({"history": {"epochs": [], "stopped": 7}}, "stopped by 7"),
         ({"history": {"epochs": [{"number": "x"}], "stopped": None}}, "cannot be understood"),
-        ({"run": 7}, "snapshot of another run"),
+        ({"run": 7}, "training state of another run"),
     ],
 )
 def test_fields_that_do_not_fit(snapshot, change, words):

@@ -1,4 +1,4 @@
-"""What Numba has no words for: prefetches, atomics, and giving up a core."""
+"""Instructions that Numba does not offer: prefetches, atomics, bit counts, yielding a core."""
 
 import os
 
@@ -9,6 +9,8 @@ from numba.extending import intrinsic
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _YIELD = "SwitchToThread" if os.name == "nt" else "sched_yield"
+
+AHEAD = 16  # how many iterations before its use a loop prefetches a row or a slot
 
 
 def _element(context, builder, array_type, array, index):
@@ -21,7 +23,7 @@ def _element(context, builder, array_type, array, index):
 
 @intrinsic
 def prefetch(typingctx, array, row):
-    """Ask for the cache line at array[row] (its first line, in two dimensions)."""
+    """Prefetch the cache line at array[row] (its first line, in two dimensions)."""
     signature = types.void(array, types.int64)
 
     def codegen(context, builder, sig, args):
@@ -37,7 +39,7 @@ def prefetch(typingctx, array, row):
 
 @intrinsic
 def atomic_add(typingctx, array, index, value):
-    """array[index] += value for an int64 array, at once; returns what was there before."""
+    """array[index] += value for an int64 array, atomically; returns the old value."""
     signature = types.int64(array, types.int64, types.int64)
 
     def codegen(context, builder, sig, args):
@@ -50,7 +52,7 @@ def atomic_add(typingctx, array, index, value):
 
 @intrinsic
 def atomic_load(typingctx, array, index):
-    """array[index] of an int64 array, read anew each time."""
+    """array[index] of an int64 array, read from memory each time."""
     signature = types.int64(array, types.int64)
 
     def codegen(context, builder, sig, args):
@@ -72,3 +74,33 @@ def yield_core(typingctx):
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+@intrinsic
+def bit_count(typingctx, x):
+    """The number of ones among the 64 bits of x."""
+
+    def codegen(context, builder, sig, args):
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def trailing_zeros(typingctx, x):
+    """The number of zeros below the lowest one of x: 64 for 0."""
+
+    def codegen(context, builder, sig, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def leading_zeros(typingctx, x):
+    """The number of zeros above the highest one of x: 64 for 0."""
+
+    def codegen(context, builder, sig, args):
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), codegen

@@ -26,6 +26,10 @@ from hashembed.core.source_stamp import source_stamp
 
 LONG = 1.0  # seconds of compiling after which the user is told
 
+# A value of `fastmath`: sums may be reordered and contracted for SIMD, but NaN and infinity keep
+# their meaning.
+FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
+
 _SEAL = 16  # bytes of the checksum at the end of a file
 _seen: set[Hashable] = set()
 _told: list[str] = []

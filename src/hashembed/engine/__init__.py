@@ -12,7 +12,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Labels": "hashembed.engine.labels",
-        "TrainConfig": "hashembed.engine.loop",
+        "TrainConfig": "hashembed.engine.defaults",
         "fit": "hashembed.engine.loop",
     },
 )

@@ -1,8 +1,8 @@
-"""A training run in a file, so that it can be stopped and gone on with, to the bit."""
+"""The state of a training run, and its file: a run that resumes from it ends bit-identically."""
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from math import isnan
 from pathlib import Path
@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from hashembed.core.checks import whole_number
 from hashembed.engine.history import History
-from hashembed.engine.loop import Snapshot
-from hashembed.engine.protocol import Engine
+from hashembed.engine.protocol import Engine, State
 from hashembed.engine.tensor_file import (
     Arrays,
     ModelFileError,
@@ -22,48 +21,61 @@ from hashembed.engine.tensor_file import (
     understanding,
 )
 
-KIND = "Snapshot"
+KIND = "Snapshot"  # in the files; they keep the name that the first ones had
+
+
+@dataclass
+class TrainingState:
+    """A run after some pass: what has happened, and the engine's state then and at its best."""
+
+    history: History
+    state: State
+    best: float = float("inf")  # the lowest validation loss or error rate
+    best_pass: int = -1
+    best_state: State = field(default_factory=dict)
 
 
 def fingerprint(settings: Any, arrays: Iterable[npt.NDArray[Any]]) -> str:
-    """Of what a run is made: another run must not go on from its snapshot."""
+    """A digest of settings and data: a run resumes only from a training state with the same one."""
     digest = blake2b(repr(settings).encode(), digest_size=16)
     for array in arrays:
         digest.update(array.data)
     return digest.hexdigest()
 
 
-def save_snapshot(path: str | os.PathLike[str], snapshot: Snapshot, run: str) -> None:
-    """Write a snapshot of the run with this fingerprint."""
-    tensors = {f"now/{name}": array for name, array in snapshot.state.items()}
-    tensors |= {f"best/{name}": array for name, array in snapshot.best_state.items()}
+def save_training_state(path: str | os.PathLike[str], state: TrainingState, run: str) -> None:
+    """Write the training state of the run with this fingerprint."""
+    tensors = {f"now/{name}": array for name, array in state.state.items()}
+    tensors |= {f"best/{name}": array for name, array in state.best_state.items()}
     meta = {
         "run": run,
-        "history": asdict(snapshot.history),
-        "best": None if snapshot.best == float("inf") else snapshot.best,
-        "best_pass": snapshot.best_pass,
+        "history": asdict(state.history),
+        "best": None if state.best == float("inf") else state.best,
+        "best_pass": state.best_pass,
     }
     save_tensors(path, KIND, tensors, meta)
 
 
-def load_snapshot(path: str | os.PathLike[str], run: str, engine: Engine) -> Snapshot | None:
-    """The snapshot of this run, for this engine; None if there is none."""
+def load_training_state(
+    path: str | os.PathLike[str], run: str, engine: Engine
+) -> TrainingState | None:
+    """The training state of this run, for this engine; None if there is no file."""
     if not Path(path).exists():
         return None
     tensors, meta = load_tensors(path, KIND)
     with understanding(path):
         if meta["run"] != run:
             raise ModelFileError(
-                "is a snapshot of another run: other data or other settings. "
-                "Remove it to start anew"
+                "is the training state of another run: other data or other settings. "
+                "Remove it to start again"
             )
-        snapshot = _assemble(tensors, meta)
-        for state in filter(None, (snapshot.state, snapshot.best_state)):
+        found = _assemble(tensors, meta)
+        for state in filter(None, (found.state, found.best_state)):
             engine.check_state(state)
-        return snapshot
+        return found
 
 
-def _assemble(tensors: Arrays, meta: Any) -> Snapshot:
+def _assemble(tensors: Arrays, meta: Any) -> TrainingState:
     parts: dict[str, Arrays] = {"now": {}, "best": {}}
     for name, array in tensors.items():
         part, _, rest = name.partition("/")
@@ -73,4 +85,4 @@ def _assemble(tensors: Arrays, meta: Any) -> Snapshot:
     best_pass = whole_number("best_pass", meta["best_pass"], -1, len(history.epochs) - 1)
     if not parts["now"] or isnan(best) or (best_pass >= 0) != bool(parts["best"]):
         raise ModelFileError("has no state of its last pass, or none of its best")
-    return Snapshot(history, parts["now"], best, best_pass, parts["best"])
+    return TrainingState(history, parts["now"], best, best_pass, parts["best"])

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 if TYPE_CHECKING:
-    from hashembed.nn.gpu.rows import Terms
+    from hashembed.nn.gpu.rows import GradientTerms
 
 
 class Use:
@@ -57,7 +57,7 @@ class Owner(Protocol):
     def use_of(self, table: Tensor) -> Use:
         """For a graph that will update the table: it keeps this, and gives it to `update`."""
 
-    def update(self, table: Tensor, terms: "Terms", use: Use | None) -> None:
+    def update(self, table: Tensor, terms: "GradientTerms", use: Use | None) -> None:
         """On a GPU: update the table by the terms of its gradient."""
 
 

@@ -1,7 +1,7 @@
 """Anything that holds texts -> Arrow columns -> the bytes that the kernels read."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -162,3 +162,29 @@ def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
     if chunk.null_count:
         ends = np.where(chunk.is_null().to_numpy(zero_copy_only=False), starts, ends)
     return data, starts, ends
+
+
+def merge_small(chunks: Iterable[pa.Array], size: int) -> Iterator[pa.Array]:
+    """The same texts, with small chunks joined into arrays of up to `size` bytes."""
+    group: list[pa.Array] = []
+    total = 0
+    for chunk in chunks:
+        if group and total + chunk.nbytes > size:
+            yield pa.concat_arrays(group) if len(group) > 1 else group[0]
+            group, total = [], 0
+        group.append(chunk)
+        total += chunk.nbytes
+    if group:
+        yield pa.concat_arrays(group) if len(group) > 1 else group[0]
+
+
+def pieces(texts: pa.ChunkedArray, size: int) -> Iterator[pa.Array]:
+    """The same texts as arrays of about `size` bytes; one text is never cut."""
+    for chunk in merge_small(texts.chunks, size):
+        if len(chunk) == 0:
+            continue
+        _, starts, _ = documents(chunk)
+        piece_of = (starts - starts[0]) // size
+        cuts = np.flatnonzero(np.diff(piece_of, prepend=-1, append=piece_of[-1] + 1)).tolist()
+        for begin, end in pairwise(cuts):
+            yield chunk.slice(begin, end - begin)

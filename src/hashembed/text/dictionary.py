@@ -19,6 +19,7 @@ from hashembed.core.checks import one_of, whole_number
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.scalars import SALT
+from hashembed.text.arrow import documents
 from hashembed.text.config import TextConfig
 from hashembed.text.counts.exact import Corpus, Counter, Texts
 from hashembed.text.counts.kernels import (
@@ -27,9 +28,9 @@ from hashembed.text.counts.kernels import (
     front_code,
     front_decode,
     look_up,
-    spell,
 )
-from hashembed.text.pipeline import kernel_tables, text_to_bags
+from hashembed.text.pipeline import kernel_rules, text_to_bags
+from hashembed.text.span_kernels import NO_LIMIT, cut_ngrams
 
 NGRAMS = (1, 9)  # the paper's n < 10
 SIZE = 1_000_000
@@ -133,8 +134,8 @@ class Dictionary:
         """
         one_of("unknown", unknown, ("drop", "share"))
         parts = []
-        for column in Corpus(texts, self.config).columns():
-            bags = text_to_bags(column, self.config)
+        for piece in Corpus(texts, self.config).pieces():
+            bags = text_to_bags(piece, self.config)
             ranks, offsets = self.ranks(bags.keys, threads), bags.offsets
             if unknown == "share":
                 ranks[ranks < 0] = len(self)
@@ -208,30 +209,18 @@ def _check_saved(shared: U8, tails: Any, rest: U8, order: Any, counts: Any) -> N
 
 def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.LargeStringArray:
     """The string of each key, from the first place where it occurs."""
-    tables = kernel_tables(corpus.config)
+    rules = kernel_rules(corpus.config)
     seen = np.zeros(len(dictionary), np.bool_)
     parts, owners, left = [], [], len(dictionary)
-    for column in corpus.columns():
+    for piece in corpus.pieces():
         if not left:
             break
-        bags = text_to_bags(column, corpus.config)
+        bags = text_to_bags(piece, corpus.config)
         ranks = dictionary.ranks(bags.keys, workers)
         places = np.empty(min(len(ranks), left), np.int64)
         places = places[: first_places(ranks, places, seen)]
-        joined = column.cast(pa.large_binary()).combine_chunks()
-        data, offsets = _buffers(pc.fill_null(joined, b""))
-        sizes = np.empty(len(places), np.int64)
-        spelt = spell(
-            data,
-            offsets[:-1],
-            offsets[1:],
-            bags.offsets,
-            places,
-            *tables,
-            *corpus.config.ngrams,
-            sizes,
-        )
-        parts.append(_strings(spelt, np.concatenate([[0], np.cumsum(sizes)])))
+        cut = cut_ngrams(documents(piece), bags.offsets, places, rules, NO_LIMIT)
+        parts.append(_strings(cut.texts, np.append(0, cut.ends)))
         owners.append(ranks[places])
         left -= len(places)
     if left:

@@ -1,32 +1,48 @@
 """Text to keys in Numba: hash a batch of words at once, write their n-grams where they belong.
 
-The work is on *segments*: a document, or a part of a long one between two separators. `count_words`
-tells how much each segment gives, `lay_out` where it goes, `fill_keys` writes it; the first and the
-last take a range of segments and can run on any number of threads. `text/word_kernels.py` finds the
-words.
+The unit of work is a *segment*: a document, or a part of a long one between two separators.
+`count_words` counts what each segment holds, `lay_out` decides where its keys go, and `fill_keys`
+writes them. `count_words` and `fill_keys` take a range of segments, so any number of threads can
+share the work. `text/word_kernels.py` finds the words.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
+from hashembed.core.arrays import I64, U8, Bools
+from hashembed.core.intrinsics import bit_count
 from hashembed.core.njit import njit
 from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, pack, u32, u64
 from hashembed.hashing.spec import NGRAM_SEEDS, SUBWORD_SEEDS, WORD_SEEDS
-from hashembed.text.unicode import EXPANSIONS, MARK, SEPARATOR
+from hashembed.text.unicode import SEPARATOR
 from hashembed.text.word_kernels import (
     BATCH,
     SHORT,
     Batch,
+    Rules,
     absorb,
-    bit_count,
     chunk,
     decode,
     find_words,
     finish,
+    fold_word,
+    folded,
     inlined,
     inner,
     is_mark,
     most_words,
 )
+
+
+class Segments(NamedTuple):
+    """Text, cut: segment s is data[starts[s] : ends[s]]."""
+
+    data: U8
+    starts: I64  # (segments,)
+    ends: I64  # (segments,)
+    last: Bools  # (segments,): whether the document ends there
+
 
 _ROW, _ROW2, _ROW3 = BATCH, 2 * BATCH, 3 * BATCH
 _WORD_A, _WORD_B = (u32(s) for s in WORD_SEEDS)
@@ -93,29 +109,8 @@ def _hash_ngrams(lanes, state, m, lo, hi, keys):
 
 
 @inner
-def _fold_word(data, i, end, table, codes):
-    """The characters of '<' + a word + '>', folded, into `codes`: how many they are."""
-    codes[0] = 0x3C
-    m = 1
-    while i < end:
-        point, n = decode(data, i, end)
-        code = table[point]
-        if code & u32(0xFF) == MARK:
-            row = EXPANSIONS + 4 * np.int64(code >> u32(8))
-            for j in range(1, 1 + table[row]):
-                codes[m] = table[row + j]
-                m += 1
-        else:
-            codes[m] = code
-            m += 1
-        i += n
-    codes[m] = 0x3E
-    return m + 1
-
-
-@inner
 def _subword_keys(codes, m, lo, hi, out, o):
-    """Keys of all pieces of lo..hi of m characters, but not of one boundary alone: the new o."""
+    """Keys of all pieces of lo..hi of m characters, except '<' and '>' alone -> the new o."""
     for i in range(m):
         state = _SUB_A, _SUB_B, u64(0), u64(0)
         for n in range(1, min(hi, m - i) + 1):
@@ -149,13 +144,14 @@ def _keep(batch, first, m):
 
 
 @_outer
-def _write(data, table, batch, codes, m, emit, config, out, o):
-    """All keys of the first `emit` of m words, at out[o] and on; the other words stay.
+def _write(data, rules, batch, codes, m, emit, out, o):
+    """All keys of the first `emit` of m words, from out[o] on; the other words stay.
 
-    Returns the new o and `codes`, room for the characters of a word, larger if need be.
+    Returns the new o and `codes`, a buffer for the characters of a word, replaced by a larger one
+    where a word needs it.
     """
-    lo, hi, sub_lo, sub_hi, upper = config
-    _hash_batch(batch.raw, batch.sizes, m, u32(upper), batch.lanes, batch.state)
+    lo, hi, sub_lo, sub_hi = rules.orders
+    _hash_batch(batch.raw, batch.sizes, m, u32(rules.upper), batch.lanes, batch.state)
     _hash_ngrams(batch.lanes, batch.state, m, lo, hi, batch.keys)
     keys, spans, width = batch.keys, batch.spans, hi - lo + 1
     i = 0
@@ -176,7 +172,7 @@ def _write(data, table, batch, codes, m, emit, config, out, o):
                 most = 3 * (spans[BATCH + j] - spans[j]) + 2
                 if most > len(codes):
                     codes = np.empty(2 * most, np.uint32)
-                size = _fold_word(data, spans[j], spans[BATCH + j], table, codes)
+                size = fold_word(data, spans[j], spans[BATCH + j], rules.table, codes, None)
                 o = _subword_keys(codes, size, sub_lo, sub_hi, out, o)
     _keep(batch, emit, m)
     return o, codes
@@ -184,8 +180,8 @@ def _write(data, table, batch, codes, m, emit, config, out, o):
 
 @_outer
 def new_batch(orders):
-    """Room for a batch of words and their n-grams of so many orders."""
-    # From one piece of memory: at unlucky distances of 4 KiB, loads wait for unrelated stores.
+    """Memory for a batch of words and their n-grams of this many orders."""
+    # One allocation: arrays at multiples of 4 KiB from each other make loads wait for stores.
     rows = np.empty((15 + 2 * orders) * BATCH, np.uint32)
     return Batch(
         rows[: 4 * BATCH],
@@ -199,14 +195,12 @@ def new_batch(orders):
 
 
 @_entry
-def fill_keys(data, starts, ends, last, first, stop, table, punctuation, config, out, o):
-    """Write the keys of the segments first..stop-1 at out[o] and on.
-
-    `config` is: lowest and highest order of n-grams, of character n-grams, mask of `_lower`.
-    `punctuation` is as in `text/word_kernels.py`.
-    """
-    hi, most = config[1], most_words(punctuation)
-    batch, codes = new_batch(hi - config[0] + 1), np.empty(64, np.uint32)
+def fill_keys(segments, first, stop, rules, out, o):
+    """Write the keys of the segments first..stop-1, from out[o] on."""
+    data, starts, ends, last = segments
+    table, punctuation = rules.table, rules.punctuation
+    hi, most = rules.orders[1], most_words(punctuation)
+    batch, codes = new_batch(hi - rules.orders[0] + 1), np.empty(64, np.uint32)
     s, i, m = first, starts[first], 0
     own, limit = np.int64(2**62), stop
     while own:  # words whose n-grams are still to be written
@@ -218,11 +212,11 @@ def fill_keys(data, starts, ends, last, first, stop, table, punctuation, config,
                 batch.last[m - 1] = True
             own = m if s == stop - 1 else own
             if s >= stop - 1 and not last[s]:
-                limit = s + 2  # n-grams reach over into the next segment
+                limit = s + 2  # n-grams extend into the next segment
             s += 1
             i = starts[s] if s < limit else i
         emit = own if s == limit else min(own, m - hi + 1)
-        o, codes = _write(data, table, batch, codes, m, emit, config, out, o)
+        o, codes = _write(data, rules, batch, codes, m, emit, out, o)
         own, m = own - emit, m - emit
 
 
@@ -231,7 +225,7 @@ def fill_keys(data, starts, ends, last, first, stop, table, punctuation, config,
 
 @_entry
 def cut_documents(data, starts, ends, table, size):
-    """Documents as segments of at least `size` bytes that begin at separators, and who is last."""
+    """Documents as segments of at least `size` bytes that begin at separators -> `Segments`."""
     most = len(starts)
     for d in range(len(starts)):
         most += (ends[d] - starts[d]) // size
@@ -248,7 +242,7 @@ def cut_documents(data, starts, ends, table, size):
                 i += 1
         a[m], b[m], last[m] = begin, ends[d], True
         m += 1
-    return a[:m], b[:m], last[:m]
+    return Segments(data, a[:m], b[:m], last[:m])
 
 
 @inner
@@ -263,27 +257,27 @@ def _pieces(data, i, end, table, punctuation, lo, hi):
     """The number of character n-grams in the words from data[i] on."""
     total, chars, kind = 0, 0, np.uint8(0)
     while i <= end:
-        point, n, code = 0, 1, u32(SEPARATOR)
+        point, n, count = 0, 1, 0
         if i < end:
             point, n = decode(data, i, end)
-            code = table[point]
+            count, _ = folded(table, point)
         mark = is_mark(punctuation, point)
-        if code == SEPARATOR or mark != kind:
+        if count == 0 or mark != kind:  # a separator, or the end of a run
             if chars:
                 total += _ngrams(chars + 2, lo, hi) - 2 * (lo == 1)
             chars = 0
         kind = mark
-        if code & u32(0xFF) != MARK:
-            chars += 1
-        elif code != SEPARATOR:
-            chars += np.int64(table[EXPANSIONS + 4 * np.int64(code >> u32(8))])
+        chars += count
         i += n
     return total
 
 
 @_entry
-def count_words(data, starts, ends, first, stop, table, punctuation, config, words, pieces):
-    """Words in each of the segments first..stop-1, and character n-grams where asked for."""
+def count_words(segments, first, stop, rules, words, pieces):
+    """The words, and with subwords the character n-grams, of each of segments first..stop-1."""
+    data, starts, ends, _ = segments
+    table, punctuation = rules.table, rules.punctuation
+    _, _, sub_lo, sub_hi = rules.orders
     for s in range(first, stop):
         i, total, inside, within = starts[s], u64(0), u64(0), u64(0)
         while i < ends[s]:
@@ -295,20 +289,21 @@ def count_words(data, starts, ends, first, stop, table, punctuation, config, wor
                 within = points >> u64(n - 1) & u64(1)
             i += n
         words[s] = total
-        if config[3]:
-            pieces[s] = _pieces(data, starts[s], ends[s], table, punctuation, config[2], config[3])
+        if sub_hi:
+            pieces[s] = _pieces(data, starts[s], ends[s], table, punctuation, sub_lo, sub_hi)
 
 
 @_entry
-def lay_out(words, pieces, last, config, offsets, places):
+def lay_out(words, pieces, last, orders, offsets, places):
     """Where the keys of each document and of each segment begin, from offsets[0] on."""
+    lo, hi, _, _ = orders
     first, total, d = 0, 0, 0
     for s in range(len(words)):
         total += words[s]
         if last[s]:
-            o, left = offsets[d] + _ngrams(total, config[0], config[1]), total
+            o, left = offsets[d] + _ngrams(total, lo, hi), total
             for t in range(first, s + 1):
-                places[t] = o - _ngrams(left, config[0], config[1])
+                places[t] = o - _ngrams(left, lo, hi)
                 left -= words[t]
                 o += pieces[t]
             first, total, d = s + 1, 0, d + 1
@@ -316,18 +311,20 @@ def lay_out(words, pieces, last, config, offsets, places):
 
 
 @_entry
-def keys_of(data, starts, ends, table, punctuation, config):
-    """Keys and offsets of a few short documents, in one call."""
+def keys_of(data, starts, ends, table, punctuation, orders, upper):
+    """Keys and offsets of a few short documents, in one call.
+
+    The fields of `Rules` are separate arguments: a tuple of arrays takes longer to unpack than a
+    short text to hash.
+    """
     count = len(starts)
-    words, pieces, places = (
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-        np.empty(count, np.int64),
-    )
-    last, offsets = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
-    count_words(data, starts, ends, 0, count, table, punctuation, config, words, pieces)
-    lay_out(words, pieces, last, config, offsets, places)
+    segments = Segments(data, starts, ends, np.ones(count, np.bool_))
+    rules = Rules(table, punctuation, orders, upper)
+    words, pieces = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    places, offsets = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
+    count_words(segments, 0, count, rules, words, pieces)
+    lay_out(words, pieces, segments.last, orders, offsets, places)
     keys = np.empty(offsets[count], np.int64)
     if count:
-        fill_keys(data, starts, ends, last, 0, count, table, punctuation, config, keys, 0)
+        fill_keys(segments, 0, count, rules, keys, 0)
     return keys, offsets

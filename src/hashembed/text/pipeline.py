@@ -1,98 +1,95 @@
 """Text to bags of 64-bit n-gram keys: Arrow strings in, `Bags` out, on all cores.
 
 A word is a run of characters other than white space and punctuation (Unicode's categories P and
-ASCII's `string.punctuation`). Everything else, emoji and other symbols too, is part of a word, and
-nothing else is done to the text. Where punctuation is kept, a run of it is a word, too. Bytes that
-are not UTF-8 count as U+FFFD, the way `bytes.decode("utf8", "replace")` reads them.
-`text/unicode.py` holds the classes of characters.
+ASCII's `string.punctuation`). Everything else, emoji and other symbols included, is part of a word.
+Where punctuation is kept, a run of it is a word too. Bytes that are not UTF-8 count as U+FFFD, as
+`bytes.decode("utf8", "replace")` reads them. `text/unicode.py` holds the classes of characters.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from hashembed.core.arrays import I64, U8, U32
+from hashembed.core.arrays import I64, U32
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.bags import Bags
-from hashembed.text.arrow import documents, few_bytes, to_arrow
+from hashembed.text.arrow import documents, few_bytes, merge_small, to_arrow
 from hashembed.text.config import TextConfig
-from hashembed.text.key_kernels import count_words, cut_documents, fill_keys, keys_of, lay_out
+from hashembed.text.key_kernels import (
+    Segments,
+    count_words,
+    cut_documents,
+    fill_keys,
+    keys_of,
+    lay_out,
+)
 from hashembed.text.unicode import character_table, punctuation_table
+from hashembed.text.word_kernels import Rules
 
-_TASK = 1 << 20  # bytes: the share of a thread at a time, and the length of a cut in a document
-_DOCUMENT = 16  # bytes: what the handling of a document costs
-_TASKS_AT_ONCE = 32  # of a thread: a fraction of a second
-_FEW = 64  # texts that do not go through Arrow
-
-
-def kernel_settings(config: TextConfig) -> tuple[int, int, int, int, int]:
-    """The configuration as the kernels take it, see `fill_keys`."""
-    upper = 0x80808080 if config.lowercase else 0
-    return (*config.ngrams, *(config.subwords or (0, 0)), upper)
+_TASK = 1 << 20  # bytes of a task, and of a segment of a long document
+_DOCUMENT = 16  # the overhead of a document, in bytes of text that take as long
+_TASKS_AT_ONCE = 32  # for each thread: a fraction of a second
+_FEW = 64  # this many texts do not go through Arrow
 
 
-def kernel_tables(config: TextConfig) -> tuple[U32, U8 | None]:
-    """What becomes of characters, and which of them are punctuation, as the kernels take it."""
+@cache
+def kernel_rules(config: TextConfig) -> Rules:
+    """The configuration in the form that the kernels take."""
     keep = config.punctuation == "keep"
-    return character_table(config.lowercase, keep), punctuation_table() if keep else None
+    return Rules(
+        table=character_table(config.lowercase, keep),
+        punctuation=punctuation_table() if keep else None,
+        orders=(*config.ngrams, *(config.subwords or (0, 0))),
+        upper=0x80808080 if config.lowercase else 0,
+    )
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A piece of Arrow as the kernels read it: documents, those that are long in segments."""
+    """A piece of Arrow as the kernels read it; only long documents have several segments."""
 
-    data: U8
-    starts: I64  # (segments,)
-    ends: I64  # (segments,)
-    last: npt.NDArray[np.bool_]  # (segments,): whether the document ends there
+    segments: Segments
     before: int = 0  # segments in the columns before this one
 
-    def tasks(self) -> list[tuple["_Column", int, int]]:
+    def __len__(self) -> int:
+        return len(self.segments.starts)
+
+    def tasks(self) -> list["_Task"]:
         """Ranges of segments that cost about the same."""
-        count = len(self.starts)
-        if count == 0:
+        if len(self) == 0:
             return []
-        costs = self.starts - self.starts[0] + _DOCUMENT * np.arange(count)
+        starts = self.segments.starts
+        costs = starts - starts[0] + _DOCUMENT * np.arange(len(self))
         cuts = np.searchsorted(costs, np.arange(_TASK, costs[-1] + 1, _TASK))
-        edges = np.unique(np.concatenate([[0], cuts, [count]])).tolist()
+        edges = np.unique(np.concatenate([[0], cuts, [len(self)]])).tolist()
         return [(self, first, stop) for first, stop in pairwise(edges)]
 
 
-def _column(chunk: pa.Array, table: U32) -> _Column:
+_Task = tuple[_Column, int, int]  # segments first..stop-1 of a column
+
+
+def _column(chunk: pa.Array, table: U32, before: int) -> _Column:
     data, starts, ends = documents(chunk)
-    last = np.ones(len(chunk), np.bool_)
     if (ends - starts).max(initial=0) > 2 * _TASK:
-        starts, ends, last = cut_documents(data, starts, ends, table, _TASK)
-    return _Column(data, starts, ends, last)
+        return _Column(cut_documents(data, starts, ends, table, _TASK), before)
+    return _Column(Segments(data, starts, ends, np.ones(len(chunk), np.bool_)), before)
 
 
-def _grouped(chunks: Iterable[pa.Array]) -> Iterator[pa.Array]:
-    """The same texts with small chunks put together."""
-    group: list[pa.Array] = []
-    size = 0
-    for chunk in chunks:
-        if group and size + chunk.nbytes > _TASK:
-            yield pa.concat_arrays(group) if len(group) > 1 else group[0]
-            group, size = [], 0
-        group.append(chunk)
-        size += chunk.nbytes
-    if group:
-        yield pa.concat_arrays(group) if len(group) > 1 else group[0]
-
-
-def _run(work: Callable[[tuple[_Column, int, int]], None], tasks: list[Any], threads: int) -> None:
-    """Do all tasks, some at a time: Ctrl-C is heard in between."""
+def _run(work: Callable[[_Task], None], tasks: list[_Task], threads: int) -> None:
+    """Do all tasks, a few at a time, so that Ctrl-C is noticed in between."""
     at_once = max(_TASKS_AT_ONCE * threads, 1)
     for first in range(0, len(tasks), at_once):
         group = tasks[first : first + at_once]
         waiting = iter(group)  # each worker takes the next; one step of an iterator is atomic
 
-        def take_tasks(worker: int, workers: int, barrier: Any, waiting: Any = waiting) -> None:
+        def take_tasks(
+            worker: int, workers: int, barrier: I64, waiting: Iterator[_Task] = waiting
+        ) -> None:
             for task in waiting:
                 work(task)
 
@@ -102,40 +99,36 @@ def _run(work: Callable[[tuple[_Column, int, int]], None], tasks: list[Any], thr
 def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:
     """One bag of keys for each text; a null is an empty bag. `to_arrow` says what texts may be.
 
-    `threads`: None is all cores. First every word is counted, then every key is written to its
-    place, so that the result is the same for any number, and nothing but the result is large.
+    `threads`: None is all cores. A first pass counts the words, a second writes every key to its
+    place. So the result is the same for any number of threads, and no other array is large.
     """
-    config = config or TextConfig()
-    tables, settings = kernel_tables(config), kernel_settings(config)
+    rules = kernel_rules(config or TextConfig())
     if type(texts) is list and len(texts) <= _FEW:
         few = few_bytes(texts)
         if few is not None:
-            return Bags.trusted(*keys_of(*few, *tables, settings))
+            return Bags.trusted(*keys_of(*few, *rules))
     columns: list[_Column] = []
     count = 0
-    for chunk in _grouped(to_arrow(texts).chunks):
-        columns.append(replace(_column(chunk, tables[0]), before=count))
-        count += len(columns[-1].starts)
+    for chunk in merge_small(to_arrow(texts).chunks, _TASK):
+        columns.append(_column(chunk, rules.table, count))
+        count += len(columns[-1])
     tasks = [task for column in columns for task in column.tasks()]
-    last = np.concatenate([np.empty(0, np.bool_), *(column.last for column in columns)])
+    last = np.concatenate([np.empty(0, np.bool_), *(column.segments.last for column in columns)])
     words, pieces, places = np.zeros((3, count), np.int64)
 
-    def count_task(task: tuple[_Column, int, int]) -> None:
-        c, first, stop = task
-        own = slice(c.before, c.before + len(c.starts))
-        count_words(
-            c.data, c.starts, c.ends, first, stop, *tables, settings, words[own], pieces[own]
-        )
+    def count_task(task: _Task) -> None:
+        column, first, stop = task
+        own = slice(column.before, column.before + len(column))
+        count_words(column.segments, first, stop, rules, words[own], pieces[own])
 
-    def fill_task(task: tuple[_Column, int, int]) -> None:
-        c, first, stop = task
-        place = places[c.before + first]
-        fill_keys(c.data, c.starts, c.ends, c.last, first, stop, *tables, settings, keys, place)
+    def fill_task(task: _Task) -> None:
+        column, first, stop = task
+        fill_keys(column.segments, first, stop, rules, keys, places[column.before + first])
 
     threads = threads or cpu_count()
     _run(count_task, tasks, threads)
     offsets = np.zeros(1 + np.count_nonzero(last), np.int64)
-    lay_out(words, pieces, last, settings, offsets, places)
+    lay_out(words, pieces, last, rules.orders, offsets, places)
     keys = np.empty(offsets[-1], np.int64)
     _run(fill_task, tasks, threads)
     return Bags(keys, offsets)

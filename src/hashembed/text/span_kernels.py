@@ -1,81 +1,76 @@
 """The strings behind keys, in Numba: which piece of which text a key was made from.
 
-The words come from the cutter that `text/key_kernels.py` hashes, `find_words`, and n-grams are
-walked in the order of `fill_keys`, so that the i-th string of a document belongs to its i-th key.
+The words come from `find_words`, the function that `text/key_kernels.py` hashes from, and n-grams
+are visited in the order of `fill_keys`. So the i-th string of a document belongs to its i-th key.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
+from hashembed.core.arrays import I64, U8
 from hashembed.core.njit import njit
 from hashembed.hashing.scalars import u32
 from hashembed.text.key_kernels import new_batch
-from hashembed.text.unicode import EXPANSIONS, MARK
-from hashembed.text.word_kernels import BATCH, decode, find_words
+from hashembed.text.word_kernels import BATCH, find_words, fold_word
+
+NO_LIMIT = 2**62  # for `most_bytes`
 
 _ELLIPSIS = "…".encode()  # punctuation: where that is dropped, no n-gram has one of its own
 
 _part = njit(error_model="numpy")
 
 
+class Cut(NamedTuple):
+    """The n-grams behind some keys."""
+
+    found: I64  # (keys, 5): first word, order, whether it is of characters, begin, end in the data
+    texts: U8  # the strings, one after the other
+    ends: I64  # (keys,): where in `texts` each string ends
+
+
 @_part
-def _find_all_words(data, start, end, table, punctuation, batch, spans):
-    """Where the words of a document begin and end, into `spans` (2, most): how many they are."""
-    words, i = 0, start
+def _find_all_words(data, start, end, rules, batch):
+    """Where the words of a document begin and end: (2, words)."""
+    spans, words, i = np.empty((2, 64), np.int64), 0, start
     while i < end:
-        i, m = find_words(data, i, end, table, punctuation, batch, 0)
+        i, m = find_words(data, i, end, rules.table, rules.punctuation, batch, 0)
+        if words + m > spans.shape[1]:
+            larger = np.empty((2, 2 * (words + m)), np.int64)
+            larger[:, :words] = spans[:, :words]
+            spans = larger
         for j in range(m):
             spans[0, words + j], spans[1, words + j] = batch.spans[j], batch.spans[BATCH + j]
         words += m
-    return words
+    return spans[:, :words]
 
 
 @_part
-def _write_code(code, folded, size):
-    """One character's UTF-8 to folded[size] and on: the new size."""
-    while True:
-        folded[size] = code & u32(0xFF)
-        code, size = code >> u32(8), size + 1
-        if code == 0:
-            return size
+def _append(codes, begin, end, texts, size):
+    """UTF-8 of codes[begin:end] to texts[size] and on -> `texts`, larger if need be, the new size.
 
-
-@_part
-def _fold_word(data, i, end, table, folded, chars):
-    """A word as the pipeline sees it, into `folded`: its size and the number of its characters.
-
-    Column c of `chars` (3, most) says where character c lies: from where to where in the data, and
-    where in `folded` it ends.
+    Space is left for a byte more and for an ellipsis.
     """
-    size, c = 0, 0
-    while i < end:
-        point, n = decode(data, i, end)
-        code = table[point]
-        count, row = 1, 0
-        if code & u32(0xFF) == MARK:
-            row = EXPANSIONS + 4 * np.int64(code >> u32(8))
-            count = np.int64(table[row])
-        for j in range(count):
-            size = _write_code(table[row + 1 + j] if row else code, folded, size)
-            chars[0, c], chars[1, c], chars[2, c] = i, i + n, size
-            c += 1
-        i += n
-    return size, c
-
-
-@_part
-def _append(folded, begin, end, texts, size):
-    """folded[begin:end] to texts[size] and on: `texts`, larger if need be, and the new size."""
-    while size + (end - begin) + 2 > len(texts):  # and room for what one byte more needs
-        larger = np.empty(2 * len(texts), np.uint8)
+    most = size + 4 * (end - begin) + 4
+    if most > len(texts):
+        larger = np.empty(2 * most, np.uint8)
         larger[:size] = texts[:size]
         texts = larger
-    texts[size : size + end - begin] = folded[begin:end]
-    return texts, size + end - begin
+    for x in range(begin, end):
+        code = codes[x]
+        texts[size] = code & u32(0xFF)
+        size += 1
+        code >>= u32(8)
+        while code:
+            texts[size] = code & u32(0xFF)
+            size += 1
+            code >>= u32(8)
+    return texts, size
 
 
 @_part
 def _shorten(texts, begin, size, most):
-    """Cut the string at texts[begin:size] to about `most` bytes, with an ellipsis: the new size."""
+    """Cut the string texts[begin:size] to about `most` bytes, with an ellipsis -> the new size."""
     if size - begin <= most:
         return size
     size = begin + max(most - len(_ELLIPSIS), 0)
@@ -87,68 +82,65 @@ def _shorten(texts, begin, size, most):
     return size
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def cut_ngrams(data, starts, ends, offsets, positions, table, punctuation, config, most):
-    """The n-grams behind the keys at `positions`, which rise, of documents data[starts:ends].
+@_part
+def _append_words(data, spans, rules, codes, texts, size):
+    """The words at `spans` (2, n), folded and joined by spaces, as `_append` does it."""
+    for v in range(spans.shape[1]):
+        if v > 0:
+            texts[size] = 0x20
+            size += 1
+        m = fold_word(data, spans[0, v], spans[1, v], rules.table, codes, None)
+        texts, size = _append(codes, 1, m - 1, texts, size)
+    return texts, size
 
-    `offsets` say where each document's keys begin; `punctuation` and `config` are those of
-    `fill_keys`. Returns a row for each position, (first word, order, whether it is of characters,
-    begin, end) with bytes of the data, and the strings: their bytes, at most `most` each, and
-    where each one ends.
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def cut_ngrams(documents, offsets, positions, rules, most_bytes):
+    """The n-grams behind the keys at `positions`, which rise -> `Cut`.
+
+    `documents` is (data, starts, ends); `offsets` say where the keys of each document begin. A
+    string of more than `most_bytes` is cut and ends with an ellipsis.
     """
-    lo, hi, sub_lo, sub_hi, _ = config
-    found = np.zeros((len(positions), 5), np.int64)
+    data, starts, ends = documents
+    lo, hi, sub_lo, sub_hi = rules.orders
+    found, text_ends = np.zeros((len(positions), 5), np.int64), np.zeros(len(positions), np.int64)
     texts, size = np.empty(1 << 12, np.uint8), 0
-    text_ends = np.zeros(len(positions), np.int64)
-    batch, room, p = new_batch(1), 0, 0
-    spans, chars = np.empty((2, 1), np.int64), np.empty((3, 1), np.int64)
-    folded = np.empty(1, np.uint8)
+    codes, places = np.empty(64, np.uint32), np.empty((2, 64), np.int64)
+    batch, p = new_batch(1), 0
     for d in range(len(starts)):
         if p == len(positions) or positions[p] >= offsets[d + 1]:
             continue
-        length = ends[d] - starts[d]
-        if length > room:  # folding makes at most three characters or bytes of one byte
-            room = 2 * length
-            spans, chars = np.empty((2, room), np.int64), np.empty((3, 3 * room), np.int64)
-            folded = np.empty(3 * room, np.uint8)
-        words = _find_all_words(data, starts[d], ends[d], table, punctuation, batch, spans)
+        spans = _find_all_words(data, starts[d], ends[d], rules, batch)
+        words = spans.shape[1]
+        for w in range(words):
+            most = 3 * (spans[1, w] - spans[0, w]) + 2  # a character becomes at most three
+            if most > len(codes):
+                codes, places = np.empty(2 * most, np.uint32), np.empty((2, 2 * most), np.int64)
         x, w = offsets[d], 0
         while p < len(positions) and positions[p] < offsets[d + 1]:
-            for n in range(lo, min(hi, words - w) + 1):
-                if p < len(positions) and x == positions[p]:
-                    found[p] = w, n, 0, spans[0, w], spans[1, w + n - 1]
-                    begin = size
-                    for v in range(w, w + n):
-                        if v > w:
-                            texts[size] = 0x20
-                            size += 1
-                        end, _ = _fold_word(data, spans[0, v], spans[1, v], table, folded, chars)
-                        texts, size = _append(folded, 0, end, texts, size)
-                    size = _shorten(texts, begin, size, most)
+            count = max(min(hi, words - w) - lo + 1, 0)  # n-grams that begin at word w
+            while p < len(positions) and positions[p] < x + count:
+                n, begin = lo + positions[p] - x, size
+                found[p] = w, n, 0, spans[0, w], spans[1, w + n - 1]
+                texts, size = _append_words(data, spans[:, w : w + n], rules, codes, texts, size)
+                size = _shorten(texts, begin, size, most_bytes)
+                text_ends[p] = size
+                p += 1
+            x += count
+            m = 0
+            if sub_hi:
+                m = fold_word(data, spans[0, w], spans[1, w], rules.table, codes, places)
+            for i in range(m):
+                first = max(sub_lo, 1 if 0 < i < m - 1 else 2)
+                count = max(min(sub_hi, m - i) - first + 1, 0)  # pieces that begin at i
+                while p < len(positions) and positions[p] < x + count:
+                    n, begin = first + positions[p] - x, size
+                    a, b = max(i, 1), min(i + n, m - 1) - 1  # without '<' and '>'
+                    found[p] = w, n, 1, places[0, a], places[1, b]
+                    texts, size = _append(codes, i, i + n, texts, size)
+                    size = _shorten(texts, begin, size, most_bytes)
                     text_ends[p] = size
                     p += 1
-                x += 1
-            if sub_hi:
-                _, m = _fold_word(data, spans[0, w], spans[1, w], table, folded, chars)
-                m += 2  # characters of '<word>'
-                for i in range(m):
-                    first = max(sub_lo, 1 if 0 < i < m - 1 else 2)
-                    for n in range(first, min(sub_hi, m - i) + 1):
-                        if p < len(positions) and x == positions[p]:
-                            a, b = max(i, 1) - 1, min(i + n, m - 1) - 1
-                            found[p] = w, n, 1, chars[0, a], chars[1, b - 1]
-                            begin = size
-                            if i == 0:
-                                texts[size] = 0x3C
-                                size += 1
-                            at = chars[2, a - 1] if a else 0
-                            texts, size = _append(folded, at, chars[2, b - 1], texts, size)
-                            if i + n == m:
-                                texts[size] = 0x3E
-                                size += 1
-                            size = _shorten(texts, begin, size, most)
-                            text_ends[p] = size
-                            p += 1
-                        x += 1
+                x += count
             w += 1
-    return found, texts[:size], text_ends
+    return Cut(found, texts[:size], text_ends)

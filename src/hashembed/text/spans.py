@@ -9,10 +9,8 @@ import numpy.typing as npt
 from hashembed.core.arrays import I64
 from hashembed.text.arrow import documents, to_arrow
 from hashembed.text.config import TextConfig
-from hashembed.text.pipeline import kernel_settings, kernel_tables, text_to_bags
-from hashembed.text.span_kernels import cut_ngrams
-
-_NO_LIMIT = 2**62
+from hashembed.text.pipeline import kernel_rules, text_to_bags
+from hashembed.text.span_kernels import NO_LIMIT, cut_ngrams
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +44,13 @@ def ngrams_of(text: str, config: TextConfig) -> tuple[I64, list[NGram]]:
         raise TypeError(f"text must be one str, found {type(text).__name__}")
     column = to_arrow([text])
     keys = text_to_bags(column, config).keys
-    data, starts, ends = documents(column.chunk(0))
-    found, texts, text_ends = cut_ngrams(
-        data,
-        starts,
-        ends,
-        np.array([0, len(keys)]),
-        np.arange(len(keys)),
-        *kernel_tables(config),
-        kernel_settings(config),
-        _NO_LIMIT,
-    )
+    text_bytes = documents(column.chunk(0))
+    offsets, positions = np.array([0, len(keys)]), np.arange(len(keys))
+    found, texts, ends = cut_ngrams(text_bytes, offsets, positions, kernel_rules(config), NO_LIMIT)
+    data = text_bytes[0]
     characters = np.append(0, np.cumsum(data & 0xC0 != 0x80))  # before each byte of the text
     found[:, 3:] = characters[found[:, 3:]]
-    rows = zip(strings(texts, text_ends), found.tolist(), strict=True)
+    rows = zip(strings(texts, ends), found.tolist(), strict=True)
     return keys, [
         NGram(string, start, end, order, bool(subword), word)
         for string, (word, order, subword, start, end) in rows

@@ -14,12 +14,12 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from hashembed.core.arrays import I64, U32
+from hashembed.core.arrays import I64, U8, U32, Bools
+from hashembed.core.intrinsics import leading_zeros, trailing_zeros
 from hashembed.core.njit import njit
 from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, u32, u64
 from hashembed.hashing.spec import WORD_SEEDS
@@ -33,13 +33,22 @@ BATCH = 256  # words
 MOST_DROPPED, MOST_KEPT = BATCH - CHUNK // 2, BATCH - CHUNK
 
 
+class Rules(NamedTuple):
+    """How text becomes keys, in the form that the kernels take."""
+
+    table: U32  # `character_table()`: what becomes of each character
+    punctuation: U8 | None  # `punctuation_table()`, or None where punctuation is dropped
+    orders: tuple[int, int, int, int]  # lowest and highest of word n-grams, of character n-grams
+    upper: int  # mask of `_lower` in `key_kernels.py`: the high bit of each byte, or 0
+
+
 class Batch(NamedTuple):
     """Words that wait for their n-grams, and room to make these."""
 
     raw: U32  # (4 * BATCH,): rows of the first, second, ... four bytes, or rows of the two lanes
     sizes: U32  # (BATCH,): bytes, or SHORT + 1 for a word that comes with its lanes
     spans: I64  # (2 * BATCH,): rows of where in the text a word begins and ends
-    last: npt.NDArray[np.bool_]  # (BATCH,): whether the document ends after this word
+    last: Bools  # (BATCH,): whether the document ends after this word
     lanes: U32  # (4 * BATCH,): rows of both lanes, and of both scrambled
     state: U32  # (2 * BATCH,): rows of what both n-gram lanes have absorbed
     keys: I64  # (orders * BATCH,): rows of the n-grams of each order
@@ -114,36 +123,6 @@ def _classify(_, data, i):
         return context.make_tuple(builder, sig.return_type, masks)
 
     return types.UniTuple(types.uint64, 5)(data, types.int64), codegen
-
-
-@intrinsic
-def _trailing_zeros(_, x):
-    """The number of bits below the lowest one of x: 64 for 0."""
-
-    def codegen(context, builder, sig, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), codegen
-
-
-@intrinsic
-def _leading_zeros(_, x):
-    """The number of bits above the highest one of x: 64 for 0."""
-
-    def codegen(context, builder, sig, args):
-        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), codegen
-
-
-@intrinsic
-def bit_count(_, x):
-    """The number of bits of x."""
-
-    def codegen(context, builder, sig, args):
-        return builder.ctpop(args[0])
-
-    return types.uint64(types.uint64), codegen
 
 
 # --- characters -------------------------------------------------------------------------------
@@ -240,6 +219,41 @@ def is_mark(punctuation, point):
     return punctuation[point]
 
 
+@inlined
+def folded(table, point):
+    """What a character becomes: how many characters, and where in the table their UTF-8 begins.
+
+    A separator becomes none.
+    """
+    code = table[point]
+    if code & u32(0xFF) == MARK:
+        row = EXPANSIONS + 4 * np.int64(code >> u32(8))
+        return np.int64(table[row]), row + 1
+    return np.int64(1), np.int64(point)
+
+
+@inner
+def fold_word(data, i, end, table, codes, places):
+    """The characters of '<' + the word data[i:end] + '>', folded, into `codes` -> how many.
+
+    Unless `places` is None, places[0, c] and places[1, c] become where in the data the original
+    of character c begins and ends.
+    """
+    codes[0] = 0x3C
+    m = 1
+    while i < end:
+        point, n = decode(data, i, end)
+        count, first = folded(table, point)
+        for j in range(count):
+            codes[m] = table[first + j]
+            if places is not None:
+                places[0, m], places[1, m] = i, i + n
+            m += 1
+        i += n
+    codes[m] = 0x3E
+    return m + 1
+
+
 @inner
 def _hash_word(data, i, end, table, punctuation):
     """The word that begins at data[i]: its end and its lanes."""
@@ -251,15 +265,11 @@ def _hash_word(data, i, end, table, punctuation):
         point, n = decode(data, i, end)
         if is_mark(punctuation, point) != kind:
             break
-        code = table[point]
-        if code & u32(0xFF) == MARK:
-            if code == SEPARATOR:
-                break
-            row = EXPANSIONS + 4 * np.int64(code >> u32(8))
-            for j in range(1, 1 + table[row]):
-                state = absorb(state, table[row + j])
-        else:
-            state = absorb(state, code)
+        count, first = folded(table, point)
+        if count == 0:  # a separator
+            break
+        for j in range(count):
+            state = absorb(state, table[first + j])
         i += n
     a, b = finish(state)
     return i, a, b
@@ -293,7 +303,7 @@ def chunk(data, i, end, table, punctuation):
         inside = (u64(1) << u64(n)) - u64(1)
         words, high, leads, points = words & inside, high & inside, leads & inside, points & inside
     while leads:
-        j = np.int64(_trailing_zeros(leads))
+        j = np.int64(trailing_zeros(leads))
         leads &= leads - u64(1)
         pair = np.int64(data[i + j] & 0x3F) << 1 | np.int64(data[i + j + 1] >> 5) & 1
         if table[PAIRS + pair] >> u32(data[i + j + 1] & 31) & u32(1):
@@ -319,9 +329,9 @@ def _hash_run(data, i, chars, size, table, punctuation):
     state = _WORD_A, _WORD_B, u64(0), u64(0)
     known = chars & u64(1)
     while chars:
-        at = _trailing_zeros(chars)
+        at = trailing_zeros(chars)
         chars &= chars - u64(1)
-        n = min(_trailing_zeros(chars), size) - at
+        n = min(trailing_zeros(chars), size) - at
         point, formed = _assemble(_load_u64(data, i + np.int64(at)), min(n, u64(5)))
         code = table[point if formed else u64(0)]
         if not formed or code & u32(0xFF) == MARK:
@@ -354,7 +364,7 @@ def find_words(data, i, end, table, punctuation, batch, m):
         if punctuation is not None:
             final = words if words >> u64(n - 1) else points
         if after < end and final >> u64(n - 1):  # the last word may go on in the next chunk
-            start = CHUNK - np.int64(_leading_zeros(~final & (_ALL >> u64(CHUNK - n))))
+            start = CHUNK - np.int64(leading_zeros(~final & (_ALL >> u64(CHUNK - n))))
             after = i + start
             words &= (u64(1) << u64(start)) - u64(1)
             if punctuation is not None:
@@ -366,12 +376,12 @@ def find_words(data, i, end, table, punctuation, batch, m):
         if i + CHUNK + SHORT >= len(data):
             high, chars = _ALL, u64(0)  # do not read beyond the end
         while words | points:
-            start = _trailing_zeros(words | points)
+            start = trailing_zeros(words | points)
             own = words
             if punctuation is not None:
                 own = words if words >> start & u64(1) else points
             carried = own + (u64(1) << start)  # the lowest run of ones, as the bit after it
-            size = _trailing_zeros(carried) - start
+            size = trailing_zeros(carried) - start
             begin = i + np.int64(start)
             spans[m], spans[_ROW + m] = begin, begin + np.int64(size)
             run = own & ~carried

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from hashembed.engine.defaults import TrainConfig
 from hashembed.engine.labels import Labels
-from hashembed.engine.loop import TrainConfig, fit
+from hashembed.engine.loop import fit
 from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.engine.file import KIND, load_deep, save_deep

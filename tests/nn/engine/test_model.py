@@ -10,11 +10,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from hashembed.cli.demo_task import load_task
+from hashembed.engine.defaults import TrainConfig
 from hashembed.engine.labels import Labels
-from hashembed.engine.loop import Snapshot, TrainConfig, evaluate, fit
+from hashembed.engine.loop import Hooks, evaluate, fit
 from hashembed.engine.protocol import LossNotFiniteError
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import load_tensors, save_tensors
+from hashembed.engine.training_state import TrainingState
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec, id_keys
 from hashembed.nn.engine.model import DeepModel
@@ -308,15 +310,15 @@ def test_resuming_gives_the_same_bits(stop_after, options, tmp_path):
     class Killed(Exception):
         pass
 
-    kept: list[Snapshot] = []
+    kept: list[TrainingState] = []
 
-    def keep(run: Snapshot):
+    def keep(run: TrainingState):
         kept.append(run)
         if len(run.history.epochs) == stop_after:
             raise Killed
 
     with pytest.raises(Killed):
-        fit(model(**options), *TRAIN, config, validation=VALID, on_pass=keep)
+        fit(model(**options), *TRAIN, config, validation=VALID, hooks=Hooks(state=keep))
     path = tmp_path / "state.safetensors"
     save_tensors(path, "state", kept[-1].state, {})
     kept[-1].state = load_tensors(path, "state")[0]

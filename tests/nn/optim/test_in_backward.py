@@ -30,7 +30,7 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(ops, "on_gpu", on_gpu, raising=False)
     monkeypatch.setattr(gpu_steps, "on_gpu", lambda table: True)
     monkeypatch.setattr(ops, "_triton_takes", lambda *_: True)
-    monkeypatch.setattr(cuda_places, "sort_aside", lambda places: places)
+    monkeypatch.setattr(cuda_places, "start_sort", lambda places: places)
 
 
 def model_and(make, **options):

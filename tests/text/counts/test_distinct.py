@@ -23,6 +23,12 @@ def keys_of(ids: list[int]) -> Keys:
     return id_keys(np.array(ids, np.int64))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled() -> None:
+    """Compiling takes longer than one example of a test may."""
+    counter_of(keys_of([0]))
+
+
 @given(id_lists, id_lists)
 def test_merge_is_union(left: list[int], right: list[int]) -> None:
     merged = counter_of(keys_of(left))

@@ -31,10 +31,10 @@ def assert_promises(hitters: HeavyHitters, keys: np.ndarray) -> None:
     for key, least, more in zip(found, seen, missed, strict=True):
         assert least <= true[key] <= least + more
     assert max((true[key] for key in true.keys() - set(found)), default=0) <= hitters.floor
-    room = int(hitters._tables.shape[1] * _LOAD)
+    room = int(hitters._summary.tables.shape[1] * _LOAD)
     came = Counter(part_of(key) for key in keys.tolist())
     for part in range(PARTS):
-        assert hitters._state[part, 0] <= 2 * came[part] / room
+        assert hitters._summary.state[part, 0] <= 2 * came[part] / room
     counts = np.arange(1, 50)
     truth = np.array([sum(c >= n for c in true.values()) for n in counts])
     enough = hitters.at_least(counts)

@@ -1,8 +1,12 @@
-"""The arrays that the kernels of the shallow model work on.
+"""The arrays that the kernels of the shallow model work on, and their call objects.
 
 Letters are the paper's: E (B, d) components, P (K, k) importance weights, C classes. A *record*
-keeps all that belongs to a row of P in one cache line: its k weights, the row's accumulator, and
-its *slot*, the place where its gradient is summed in the batch that last touched it.
+keeps all data of a row of P in one cache line: its k weights, the row's accumulator, and its
+*slot*, the place where its gradient is summed in the batch that last touched it.
+
+    Job      what all workers share for one call: Tables, Documents, Batches, Scratch, settings
+    Step     one batch, as one worker sees it
+    Shard    the part of the scratch arrays that belongs to one shard
 """
 
 import math
@@ -11,23 +15,22 @@ from typing import NamedTuple
 import numpy as np
 
 from hashembed.core.arrays import F32, I32, I64, U8, U32
+from hashembed.core.intrinsics import AHEAD
 from hashembed.hashing.scalars import SALT
 
 CACHE_LINE = 64  # bytes
 MAX_TOKENS = 2**31 - 1  # of a batch: places are 32-bit integers
 
-# What a worker does at a time should fit into its own cache: tokens of a shard, rows of a bin.
-# The number of shards follows from the batch alone, so that the order of every sum does too.
+# The data of one shard or bin should fit into a core's own cache: tokens of a shard, rows of a bin.
+# The number of shards depends only on the batch, and so does the order of every sum.
 MIN_SHARD_TOKENS = 1024
 SHARD_TOKENS = 8192
-FIRST_SHARDS = 8  # small ones, so that there is something to do for so many workers
+FIRST_SHARDS = 8  # small ones, so that this many workers have something to do
 MAX_SHARDS = 64
 MAX_BINS = 128
 MIN_BIN_BITS = 6
 
-
-AHEAD = 16  # how many rows before its turn a row is asked for
-DOCUMENTS_AHEAD = 8
+DOCUMENTS_AHEAD = 8  # how many documents before its use a document's data are prefetched
 
 
 class Tables(NamedTuple):
@@ -45,7 +48,7 @@ class Tables(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Bags and what is known of them; a document is keys[start : start + length]."""
+    """Bags with labels and weights; a document is keys[start : start + length]."""
 
     keys: I64
     starts: I64  # (n,)
@@ -60,24 +63,24 @@ class Batches(NamedTuple):
     """A pass, or a part of one: which documents in which order, and at what rates."""
 
     order: I64  # (m,)
-    begins: I64  # (m + 1,), tokens before each document of `order`, and after the last
-    rates: F32  # one a batch
-    shards: I64  # one a batch, into how many the work is cut
+    begins: I64  # (m + 1,), tokens before each document of `order`; then the number of all tokens
+    rates: F32  # (batches,)
+    shards: I64  # (batches,), how many shards a batch has
     losses: F32  # (m,), out
     batch_size: int
 
 
 class Scratch(NamedTuple):
-    """Room for one batch, shared by all workers."""
+    """Buffers for one batch, shared by all workers."""
 
     # of tokens in the order of the documents
     rows: U32  # (tokens,)
-    # of tokens, shard after shard, and in each document after document
-    marks: I64  # (tokens,), what tells tokens apart; then those of the distinct tokens
+    # of tokens, sorted by shard, and in a shard by document
+    marks: I64  # (tokens,), what tells tokens apart; then the marks of the distinct tokens
     places: U32  # (tokens,), which of the distinct tokens of its shard
     counts: I32  # (batch * shards,), tokens of a document in a shard
     runs: I32  # ((batch + 1) * shards,), where they begin
-    # of distinct tokens, each shard's from where its tokens begin
+    # of distinct tokens; those of a shard begin where its tokens begin
     distinct: I64  # (shards,), how many
     found: U32  # (workers, entries), hash table of a shard: mark -> place
     distinct_rows: U32  # (tokens,)
@@ -94,26 +97,74 @@ class Scratch(NamedTuple):
     g: F32  # (batch, d), dloss / dh
     z: F32  # (batch, C), logits, then dloss / dlogits
     learned: U8  # (batch,)
-    # of pairs (distinct token, bucket), shard after shard, and in each bin after bin
+    # of pairs (distinct token, bucket), sorted by shard, and in a shard by bin
     bin_begins: I32  # (shards, bins + 1)
     pair_bucket: U32  # (tokens * k,)
     pair_place: U32  # (tokens * k,)
     pair_weight: F32  # (tokens * k,)
-    E_sums: F32  # (workers, rows of a bin, d), zero where nobody is at work
+    E_sums: F32  # (workers, rows of a bin, d), zero between two bins
     touched: U8  # (workers, rows of a bin)
     touched_rows: U32  # (workers, rows of a bin + 1)
     # of classes
     W_sums: F32  # (C, d)
-    # how the work is cut
+    # how the work is divided
     cursors: I32  # (workers, shards or bins)
     bin_bits: int
     salt: np.uint64  # of hash tables
 
 
-def aligned(*shape: int) -> F32:
-    """An uninitialised array that begins with a cache line.
+class Job(NamedTuple):
+    """All that the workers of one call of `train` share."""
 
-    With d = 16 a row is then exactly one line; anywhere else it would lie across two.
+    tables: Tables
+    documents: Documents
+    batches: Batches
+    scratch: Scratch
+    num_rows: int  # K
+    num_buckets: int  # B
+    multilabel: bool
+    margin: np.float32  # documents whose errors are all smaller only update the output layer
+    epsilon: np.float32  # in Adagrad's denominator
+
+
+class Step(NamedTuple):
+    """One batch, as one worker sees it. Documents are counted along `Batches.order`."""
+
+    worker: int
+    first: int  # the batch: documents first..last-1
+    last: int
+    begin: int  # this worker's documents: begin..stop-1
+    stop: int
+    base: int  # tokens before the batch
+    shards: int
+    scale: np.uint64  # from a row of P to its shard
+    rate: np.float32
+    counts: I32  # (documents, shards) of `Scratch.counts`
+    runs: I32  # (documents + 1, shards) of `Scratch.runs`
+
+
+class Shard(NamedTuple):
+    """The tokens low..high-1 of one shard: views of `Scratch`."""
+
+    number: int
+    low: int
+    marks: I64
+    places: U32
+    rows: U32  # `distinct_rows`; AHEAD entries longer, so that loops can prefetch
+    buckets: U32  # (k, tokens), AHEAD entries longer
+    weights: F32
+    vectors: F32
+    moved: U8
+    movers: U32
+    owners: U32
+    P_sums: F32
+    bin_begins: I32  # (bins + 1,)
+
+
+def aligned(*shape: int) -> F32:
+    """An uninitialised array that starts at a cache line boundary.
+
+    With d = 16 a row is then exactly one line; otherwise it would span two.
     """
     size = 4 * math.prod(shape)
     raw = np.empty(size + CACHE_LINE, np.uint8)
@@ -127,18 +178,18 @@ def record_width(k: int) -> int:
 
 
 def shards_for(tokens: I64) -> I64:
-    """Into how many shards to cut batches of so many tokens."""
+    """The number of shards of batches with this many tokens."""
     small = np.minimum(tokens // MIN_SHARD_TOKENS, FIRST_SHARDS)
     return np.clip(np.maximum(small, tokens // SHARD_TOKENS), 1, MAX_SHARDS)
 
 
 def bin_bits_for(num_buckets: int) -> int:
-    """Rows of E in a bin, as a power of two."""
+    """The logarithm to base 2 of the number of rows of E in a bin."""
     return max(MIN_BIN_BITS, (-(-num_buckets // MAX_BINS) - 1).bit_length())
 
 
 def make_scratch(tables: Tables, batch: int, tokens: int, shards: int, workers: int) -> Scratch:
-    """Room for batches of so many documents, tokens and shards."""
+    """Buffers for batches of up to this many documents, tokens and shards."""
     (classes, d), k = tables.W.shape, len(tables.seeds) - 1
     if tokens * k > MAX_TOKENS:
         raise ValueError(

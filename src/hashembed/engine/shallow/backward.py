@@ -1,19 +1,20 @@
 """The second half of a training batch: from document vectors to errors, gradients and updates.
 
-Inlined into the kernel of `engine/shallow/kernel.py`, which says how the pieces play together.
+These functions are inlined into the kernel of `engine/shallow/kernel.py`, which lists the phases.
 """
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
+from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
-from hashembed.engine.shallow.arrays import AHEAD, DOCUMENTS_AHEAD
+from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD
+from hashembed.engine.shallow.forward import shard_views
 from hashembed.engine.shallow.parts import (
     ONE,
     ZERO,
     adagrad_factor,
     add_scores,
-    errors_to_slope,
+    errors_to_gradient,
     largest_error,
     sigmoid_error,
     softmax_error,
@@ -32,18 +33,18 @@ NOBODYS = np.uint32(0xFFFFFFFF)  # no row of P
 
 
 @njit(inline="always")
-def errors_of(
-    begin, stop, first, shards, tables, documents, batches, scratch, d, multilabel, margin
-):
-    """Losses of documents begin..stop of the order, and the slopes of their vectors."""
+def errors_of(step, job, d):
+    """The losses of this worker's documents, and the gradients of their vectors."""
+    tables, documents, batches, scratch = job.tables, job.documents, job.batches, job.scratch
     order, offsets, weights = batches.order, documents.label_offsets, documents.weights
-    for x in range(begin, stop):
-        doc, q = order[x], x - first
+    multilabel, stop = job.multilabel, step.stop
+    for x in range(step.begin, stop):
+        doc, q = order[x], x - step.first
         prefetch(offsets, order[min(x + 2 * DOCUMENTS_AHEAD, stop - 1)])
         prefetch(weights, order[min(x + DOCUMENTS_AHEAD, stop - 1)])
         prefetch(documents.labels, offsets[order[min(x + DOCUMENTS_AHEAD, stop - 1)]])
         h, z = zero_vector(d), scratch.z[q]
-        for s in range(shards):
+        for s in range(step.shards):
             h = plus(h, load_row(scratch.partial[s], q, d))
         store_row(scratch.h, q, h)
         add_scores(h, tables.W, tables.bias, d, z)
@@ -57,17 +58,19 @@ def errors_of(
         batches.losses[x] = loss * weights[doc]
         for c in range(len(z)):
             z[c] *= weights[doc]
-        store_row(scratch.g, q, errors_to_slope(z, tables.W, d))
-        scratch.learned[q] = largest_error(z) < margin
+        store_row(scratch.g, q, errors_to_gradient(z, tables.W, d))
+        scratch.learned[q] = largest_error(z) < job.margin
 
 
 @njit(inline="always")
-def spread_slopes(used, runs, s, low, places, scratch, vectors, moved, movers, d):
-    """vectors[u] = sum of the slopes of the documents that token u stands in.
+def sum_gradients(shard, step, scratch, d):
+    """vectors[u] = sum of the gradients of the documents that hold the distinct token u.
 
-    Learned documents do not count; tokens that stand nowhere else are not among the `movers`,
-    whose number is returned.
+    Learned documents do not count. Returns the number of `movers`, the tokens that some other
+    document holds.
     """
+    s, low, runs, used = shard.number, shard.low, step.runs, scratch.distinct[shard.number]
+    places, vectors, moved, movers = shard.places, shard.vectors, shard.moved, shard.movers
     for u in range(used):
         moved[u] = 0
         store_row(vectors, u, zero_vector(d))
@@ -87,11 +90,11 @@ def spread_slopes(used, runs, s, low, places, scratch, vectors, moved, movers, d
 
 
 @njit(inline="always")
-def update_records(
-    count, movers, rows, buckets, vectors, tables, owners, sums, d, k, rate, epsilon
-):
-    """Rows of P; they are this shard's alone. Gradients of a row are summed first, in a slot."""
+def update_records(count, shard, tables, d, k, rate, epsilon):
+    """Update rows of P, which only this shard holds; slots sum the gradients of each row first."""
     E, records, slots = tables.E, tables.records, tables.slots
+    movers, rows, buckets, vectors = shard.movers, shard.rows, shard.buckets, shard.vectors
+    owners, sums = shard.owners, shard.P_sums
     for x in range(count):
         later = movers[x + AHEAD] if x + AHEAD < count else movers[0]
         prefetch(records, rows[later])
@@ -99,7 +102,7 @@ def update_records(
             prefetch(E, buckets[i, later])
         u = movers[x]
         row, own = rows[u], load_row(vectors, u, d)
-        slot = np.int64(slots[row, k + 1])  # of an earlier shard, unless the owner says it is ours
+        slot = np.int64(slots[row, k + 1])  # left by an earlier shard, unless the owner is this row
         if slot < x and owners[slot] == row:
             owners[x] = NOBODYS
         else:
@@ -123,8 +126,10 @@ def update_records(
 
 
 @njit(inline="always")
-def sort_pairs(count, movers, low, buckets, weights, scratch, begins, cursor, k, importance):
-    """Bring each token's k buckets to their bins, with its importance weights."""
+def sort_pairs(count, shard, scratch, cursor, k, importance):
+    """Move each token's k buckets to their bins, with its importance weights."""
+    movers, low, buckets, weights = shard.movers, shard.low, shard.buckets, shard.weights
+    begins = shard.bin_begins
     bits, bins = scratch.bin_bits, len(begins) - 1
     for r in range(bins):
         cursor[r] = 0
@@ -151,32 +156,26 @@ def sort_pairs(count, movers, low, buckets, weights, scratch, begins, cursor, k,
 
 
 @njit(inline="always")
-def teach_shard(s, runs, tables, scratch, cursor, d, k, importance, rate, epsilon):
-    """Gradients of the distinct tokens of shard s; update of its rows of P."""
-    low, high = np.int64(runs[0, s]), np.int64(runs[len(runs) - 1, s])
-    places, rows = scratch.places[low:high], scratch.distinct_rows[low:high]
-    vectors, buckets = scratch.vectors[low:high], scratch.buckets[:, low:high]
-    moved, movers = scratch.moved[low:high], scratch.movers[low:high]
-    used = scratch.distinct[s]
-    count = spread_slopes(used, runs, s, low, places, scratch, vectors, moved, movers, d)
-    begins, weights = scratch.bin_begins[s], scratch.weights[low:high]
-    sort_pairs(count, movers, low, buckets, weights, scratch, begins, cursor, k, importance)
+def teach_shard(number, step, job, d, k, importance):
+    """Gradients of the distinct tokens of a shard; update of its rows of P."""
+    scratch = job.scratch
+    shard = shard_views(number, step, scratch)
+    count = sum_gradients(shard, step, scratch, d)
+    sort_pairs(count, shard, scratch, scratch.cursors[step.worker], k, importance)
     if importance:
-        owners, sums = scratch.owners[low:high], scratch.P_sums[low:high]
-        update_records(
-            count, movers, rows, buckets, vectors, tables, owners, sums, d, k, rate, epsilon
-        )
+        update_records(count, shard, job.tables, d, k, step.rate, job.epsilon)
 
 
 @njit(inline="always")
-def update_bin(r, shards, tables, scratch, worker, d, importance, rate, epsilon):
-    """Rows of E of bin r: gradients are summed over the shards, then the rows are updated."""
+def update_bin(r, step, job, d, importance):
+    """Update the rows of E in bin r, after their gradients are summed over the shards."""
+    tables, scratch, worker = job.tables, job.scratch, step.worker
     E, vectors = tables.E, scratch.vectors
     first = r << scratch.bin_bits
     sums, touched = scratch.E_sums[worker], scratch.touched[worker]
     touched_rows = scratch.touched_rows[worker]
     used = 0
-    for s in range(shards):
+    for s in range(step.shards):
         for x in range(scratch.bin_begins[s, r], scratch.bin_begins[s, r + 1]):
             later = scratch.pair_bucket[x + AHEAD]
             prefetch(vectors, scratch.pair_place[x + AHEAD])
@@ -195,13 +194,15 @@ def update_bin(r, shards, tables, scratch, worker, d, importance, rate, epsilon)
         touched[at] = 0
         store_row(sums, at, zero_vector(d))
         square = dot(v, v) * np.float32(1 / d)
-        factor = adagrad_factor(tables.E_square, row, square, rate, epsilon)
+        factor = adagrad_factor(tables.E_square, row, square, step.rate, job.epsilon)
         store_row(E, row, plus_scaled(load_row(E, row, d), -factor, v))
 
 
 @njit(inline="always")
-def update_output(low, high, d, size, tables, scratch, rate, epsilon):
-    """Classes low..high of W and of the bias."""
+def update_output(low, high, step, job, d):
+    """Update the classes low..high-1 of W and of the bias."""
+    tables, scratch, rate, epsilon = job.tables, job.scratch, step.rate, job.epsilon
+    size = step.last - step.first
     W, sums, h, z = tables.W, scratch.W_sums, scratch.h, scratch.z
     for c in range(low, high):
         store_row(sums, c, zero_vector(d))

@@ -1,40 +1,94 @@
 """The first half of a training batch: from tokens to distinct tokens to sums of hash vectors.
 
-Inlined into the kernel of `engine/shallow/kernel.py`, which says how the pieces play together.
+These functions are inlined into the kernel of `engine/shallow/kernel.py`, which lists the phases.
 """
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
+from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
-from hashembed.engine.shallow.arrays import AHEAD, DOCUMENTS_AHEAD
+from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD, Shard, Step
 from hashembed.engine.shallow.parts import hash_vector
 from hashembed.engine.shallow.vectors import load_row, plus, store_row, zero_vector
 from hashembed.hashing.locate import IDENTITY, INDEPENDENT, bucket_of, row_of
 from hashembed.hashing.scalars import fmix32, reduce_range, spread_key
 
-LONGEST_AHEAD = 512  # keys of a document that are asked for; the rest the processor sees coming
+LONGEST_AHEAD = 512  # keys of a document to prefetch; the hardware prefetcher finds the rest
 KEYS_IN_LINE = 8
 
 _EMPTY = np.uint32(0xFFFFFFFF)
 
 
 @njit(inline="always")
+def make_step(number, worker, workers, job):
+    """Batch `number`; a worker owns the documents that begin in its share of the tokens."""
+    batches, scratch = job.batches, job.scratch
+    begins, shards = batches.begins, batches.shards[number]
+    first = number * batches.batch_size
+    last = min(first + batches.batch_size, len(batches.order))
+    base, tokens = begins[first], begins[last] - begins[first]
+    low = base + tokens * worker // workers
+    high = base + tokens * (worker + 1) // workers
+    begin = first
+    while begin < last and begins[begin] < low:
+        begin += 1
+    stop = begin
+    while stop < last and (begins[stop] < high or worker + 1 == workers):
+        stop += 1
+    size = last - first
+    return Step(
+        worker=worker,
+        first=first,
+        last=last,
+        begin=begin,
+        stop=stop,
+        base=base,
+        shards=shards,
+        scale=np.uint64((shards << 32) // job.num_rows),
+        rate=batches.rates[number],
+        counts=scratch.counts[: size * shards].reshape((size, shards)),
+        runs=scratch.runs[: (size + 1) * shards].reshape((size + 1, shards)),
+    )
+
+
+@njit(inline="always")
+def shard_views(number, step, scratch):
+    """Shard `number` of the batch."""
+    runs = step.runs
+    low, high = np.int64(runs[0, number]), np.int64(runs[len(runs) - 1, number])
+    return Shard(
+        number=number,
+        low=low,
+        marks=scratch.marks[low:high],
+        places=scratch.places[low:high],
+        rows=scratch.distinct_rows[low : high + AHEAD],
+        buckets=scratch.buckets[:, low : high + AHEAD],
+        weights=scratch.weights[low:high],
+        vectors=scratch.vectors[low:high],
+        moved=scratch.moved[low:high],
+        movers=scratch.movers[low : high + AHEAD],
+        owners=scratch.owners[low:high],
+        P_sums=scratch.P_sums[low:high],
+        bin_begins=scratch.bin_begins[number],
+    )
+
+
+@njit(inline="always")
 def shard_of(row, shards, scale, indexing):
-    """Which shard a row of P belongs to: a range of rows, unless they come as they please."""
+    """Which shard a row of P belongs to: a range of rows if rows are hashes, else a hash of it."""
     if indexing >= IDENTITY:
         return reduce_range(fmix32(row), shards)
     return np.int64((np.uint64(row) * scale) >> np.uint64(32))
 
 
 @njit(inline="always")
-def count_tokens(
-    begin, stop, first, base, tables, documents, batches, scratch, counts, scale, K, indexing
-):
-    """Rows of the tokens of documents begin..stop, and how many of them each shard has."""
-    seed, shards = tables.seeds[0], counts.shape[1]
-    for x in range(begin, stop):
-        doc, at = batches.order[x], batches.begins[x] - base
+def count_tokens(step, job, indexing):
+    """The rows of the tokens of this worker's documents, and how many of them each shard has."""
+    documents, batches, scratch = job.documents, job.batches, job.scratch
+    counts, shards, scale, stop = step.counts, step.shards, step.scale, step.stop
+    seed, K = job.tables.seeds[0], job.num_rows
+    for x in range(step.begin, stop):
+        doc, at = batches.order[x], batches.begins[x] - step.base
         start, length = documents.starts[doc], documents.lengths[doc]
         later = batches.order[min(x + 2 * DOCUMENTS_AHEAD, stop - 1)]
         prefetch(documents.starts, later)
@@ -42,11 +96,11 @@ def count_tokens(
         later = batches.order[min(x + DOCUMENTS_AHEAD, stop - 1)]
         for y in range(0, min(documents.lengths[later], LONGEST_AHEAD), KEYS_IN_LINE):
             prefetch(documents.keys, documents.starts[later] + y)
-        # Views that begin at 0: of `keys[start + y]` Numba would have to ask if it is negative.
+        # Views that begin at 0: for `keys[start + y]` Numba would check if the index is negative.
         keys, rows = documents.keys[start : start + length], scratch.rows[at : at + length]
         for y in range(length):
             rows[y] = np.uint32(row_of(keys[y], seed, K, indexing))
-        own = counts[x - first]
+        own = counts[x - step.first]
         for s in range(shards):
             own[s] = 0
         for y in range(length):
@@ -54,10 +108,11 @@ def count_tokens(
 
 
 @njit(inline="always")
-def sort_tokens(
-    begin, stop, first, base, documents, batches, scratch, counts, runs, cursor, scale, indexing
-):
-    """Bring the tokens of documents begin..stop to their shards."""
+def sort_tokens(step, job, indexing):
+    """Move the tokens of this worker's documents to their shards."""
+    documents, batches, scratch = job.documents, job.batches, job.scratch
+    counts, runs, cursor = step.counts, step.runs, scratch.cursors[step.worker]
+    first, scale = step.first, step.scale
     documents_here, shards = counts.shape
     for s in range(shards):
         cursor[s] = 0
@@ -70,11 +125,11 @@ def sort_tokens(
         at += cursor[s]
         runs[documents_here, s] = at
         cursor[s] = at - cursor[s]
-    for q in range(begin - first):
+    for q in range(step.begin - first):
         for s in range(shards):
             cursor[s] += counts[q, s]
-    for x in range(begin, stop):
-        doc, at = batches.order[x], batches.begins[x] - base
+    for x in range(step.begin, step.stop):
+        doc, at = batches.order[x], batches.begins[x] - step.base
         start, length = documents.starts[doc], documents.lengths[doc]
         keys, rows = documents.keys[start : start + length], scratch.rows[at : at + length]
         for s in range(shards):
@@ -83,17 +138,17 @@ def sort_tokens(
             s = np.uint64(shard_of(rows[y], shards, scale, indexing))
             to = cursor[s]
             cursor[s] = to + 1
-            # Without lanes of its own a bucket follows from the row, and so do equal vectors.
+            # Unless indexing is independent, buckets follow from the row, and so do equal vectors.
             scratch.marks[np.uint64(to)] = keys[y] if indexing == INDEPENDENT else rows[y]
 
 
 @njit(inline="always")
 def find_distinct(marks, places, table, salt):
-    """The distinct ones of `marks`, in order of appearance, to its front -> how many there are.
+    """Move the distinct ones of `marks`, in order of appearance, to its front -> their number.
 
-    `places` becomes which of them each one is. The table is probed one entry after the other. An
-    empty entry stands for the next place, where the mark is already: so a mark is found in both
-    cases, and whether it is new is no branch that could be mispredicted.
+    places[x] becomes which of them marks[x] is. Probing is linear. An empty entry stands for the
+    next place, and the mark has been put there already. So the search ends at an equal mark in
+    either case, and no branch that could be mispredicted asks whether the mark is new.
     """
     bits = 1
     while (1 << bits) < 2 * len(marks):
@@ -120,7 +175,7 @@ def find_distinct(marks, places, table, salt):
 def hash_distinct(marks, rows, buckets, tables, K, B, k, indexing):
     """Rows and buckets of distinct tokens.
 
-    Loops over tokens are innermost and write one array each: that is what LLVM vectorises.
+    The innermost loops run over tokens and write one array each, so LLVM vectorises them.
     """
     seed = tables.seeds[0]
     for u in range(len(marks)):
@@ -135,9 +190,10 @@ def hash_distinct(marks, rows, buckets, tables, K, B, k, indexing):
 
 
 @njit(inline="always")
-def hash_vectors(used, rows, buckets, tables, weights, vectors, d, k, importance):
-    """vectors[u] = the hash vector of distinct token u, and weights[u] its importance weights."""
-    E, records = tables.E, tables.records
+def hash_vectors(used, shard, tables, d, k, importance):
+    """The hash vectors of the distinct tokens of a shard, and their importance weights."""
+    E, records, rows, buckets = tables.E, tables.records, shard.rows, shard.buckets
+    weights, vectors = shard.weights, shard.vectors
     for u in range(used):
         if importance:
             prefetch(records, rows[u + AHEAD])
@@ -150,8 +206,9 @@ def hash_vectors(used, rows, buckets, tables, weights, vectors, d, k, importance
 
 
 @njit(inline="always")
-def add_runs(runs, s, low, places, vectors, d, partial):
-    """partial[q] = sum of the vectors of document q's tokens in shard s."""
+def add_runs(shard, runs, d, partial):
+    """partial[q] = sum of the vectors of document q's tokens in the shard."""
+    s, low, places, vectors = shard.number, shard.low, shard.places, shard.vectors
     for q in range(len(runs) - 1):
         h = zero_vector(d)
         for x in range(runs[q, s] - low, runs[q + 1, s] - low):
@@ -160,16 +217,13 @@ def add_runs(runs, s, low, places, vectors, d, partial):
 
 
 @njit(inline="always")
-def embed_shard(s, runs, tables, scratch, table, K, B, d, k, importance, indexing):
-    """What shard s adds to the document vectors."""
-    low, high = runs[0, s], runs[len(runs) - 1, s]
-    marks, places = scratch.marks[low:high], scratch.places[low:high]
-    used = find_distinct(marks, places, table, scratch.salt)
-    scratch.distinct[s] = used
-    # Beyond the distinct tokens there is something, or nothing yet, that may be asked for in vain.
-    rows = scratch.distinct_rows[low : low + used + AHEAD]
-    buckets = scratch.buckets[:, low : low + used + AHEAD]
-    hash_distinct(marks[:used], rows, buckets, tables, K, B, k, indexing)
-    weights, vectors = scratch.weights[low:high], scratch.vectors[low:high]
-    hash_vectors(used, rows, buckets, tables, weights, vectors, d, k, importance)
-    add_runs(runs, s, low, places, vectors, d, scratch.partial[s])
+def embed_shard(number, step, job, d, k, importance, indexing):
+    """What a shard adds to the document vectors."""
+    tables, scratch, K, B = job.tables, job.scratch, job.num_rows, job.num_buckets
+    shard = shard_views(number, step, scratch)
+    marks = shard.marks
+    used = find_distinct(marks, shard.places, scratch.found[step.worker], scratch.salt)
+    scratch.distinct[number] = used
+    hash_distinct(marks[:used], shard.rows, shard.buckets, tables, K, B, k, indexing)
+    hash_vectors(used, shard, tables, d, k, importance)
+    add_runs(shard, step.runs, d, scratch.partial[number])

@@ -1,28 +1,29 @@
 """The shallow model, fused: bag -> linear -> softmax, gradients and row updates in one kernel.
 
-Most of the time would go into waiting for rows that are nowhere near the processor. But of the
-n-grams of a batch, its *tokens*, only a third to a half are distinct. So the work is done once for
-each distinct token, and in pieces that fit into a core's own cache:
+A naive kernel waits for memory most of the time: the rows of large tables are in no cache. But only
+a third to a half of the n-grams of a batch, its *tokens*, are distinct. So the work is done once
+for each distinct token, and in pieces that fit into a core's own cache:
 
-    documents   each token's row of P; count how many tokens belong to which shard, a set of rows
-    documents   sort tokens into shards; in a shard they stay in the order of the documents
-    shards      find the distinct tokens, hash them, gather their hash vectors once, and add those
-                up for each document: partial[shard, document]
-    documents   h = sum of partial; logits, softmax, loss, g = dloss / dh
-    shards      add up g for each distinct token: v; from v the gradients of its row of P, which
-                is this shard's alone: update it. Sort (bucket, weight, token) into bins, ranges of
-                rows of E
-    bins        gradients of rows of E, sum of weight * v, shard after shard; update them
-    classes     update the output layer
+    phase          owned by    what it does
+    count_tokens   documents   the row of P of each token; how many tokens each shard (a set of
+                               rows of P) has
+    sort_tokens    documents   sort tokens into shards; in a shard they keep the documents' order
+    embed_shard    shards      find the distinct tokens, hash them, gather their hash vectors once,
+                               and sum them for each document: partial[shard, document]
+    errors_of      documents   h = sum of partial; logits, softmax, loss, g = dloss / dh
+    teach_shard    shards      v = sum of g for each distinct token; from v the gradient of its row
+                               of P, which only this shard holds: update it. Sort (bucket, weight,
+                               token) into bins, which are ranges of rows of E
+    update_bin     bins        gradients of rows of E: the sums of weight * v; update them
+    update_output  classes     update the output layer
 
-Each line is a phase. Its workers own different documents, shards, bins or classes, and between
-phases they wait for each other. How a batch is cut into shards and bins follows from its size
-alone, so every sum is taken in an order that does not depend on the number of workers, and the
-result is the same to the bit.
+In each phase the workers own different documents, shards, bins or classes; between phases they wait
+for each other. The division of a batch into shards and bins depends only on its size. So the order
+of every sum, and the result, is the same for any number of workers.
 
-The optimizer is Adagrad with one accumulator a row (the mean square of the row's gradient): one
-square root a row instead of d, little state, and rare tokens take full steps, which is what makes
-one or two passes enough.
+The optimizer is Adagrad with one accumulator for each row (the mean square of the row's gradient):
+one square root a row instead of d, little state, and full steps for rare tokens, which is why one
+or two passes are enough.
 """
 
 from collections.abc import Callable
@@ -32,21 +33,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hashembed.core.checks import whole_number
-from hashembed.core.njit import njit
+from hashembed.core.njit import FAST, njit
 from hashembed.core.threads import wait_for_all
 from hashembed.engine.shallow.backward import errors_of, teach_shard, update_bin, update_output
-from hashembed.engine.shallow.forward import count_tokens, embed_shard, sort_tokens
+from hashembed.engine.shallow.forward import count_tokens, embed_shard, make_step, sort_tokens
 from hashembed.engine.shallow.parts import add_scores, hash_keys, hash_vector
 from hashembed.engine.shallow.vectors import plus, zero_vector
 from hashembed.hashing.locate import indexing_code
 from hashembed.hashing.spec import HashSpec
 
-# Vectors are as wide as rows: LLVM takes 20 s to compile for 4,096 numbers, six minutes for 32,768,
-# and gives up, with the process, at 65,536.
+# Vectors are as wide as rows. LLVM compiles 20 s for 4,096 numbers and six minutes for 32,768; at
+# 65,536 it aborts the process.
 MAX_DIM = 16_384
-
-# Sums may be reordered and contracted for SIMD, but NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 
 class Kernels(NamedTuple):
@@ -62,146 +60,61 @@ def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
     return _build(d, spec.num_hashes, importance, indexing_code(spec))
 
 
+@njit(inline="always")
+def share(count, worker, workers):
+    """The part of `count` things that a worker owns: from where to where."""
+    return count * worker // workers, count * (worker + 1) // workers
+
+
 @cache
 def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
-    """The arguments are constants for the compiler: loops unroll, branches vanish."""
+    """The arguments are compile-time constants: loops unroll, branches vanish.
+
+    They are separate arguments of the phases too: a field of a tuple would not be a constant.
+    """
 
     @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-    def train(
-        worker,
-        workers,
-        barrier,
-        tables,
-        documents,
-        batches,
-        scratch,
-        K,
-        B,
-        multilabel,
-        margin,
-        epsilon,
-    ):
-        """All of `batches`, by all workers together -> the number of batches done.
+    def train(worker, workers, barrier, job):
+        """All of `job.batches`, by all workers together -> the number of batches done.
 
-        Documents whose errors are all below `margin` move the output layer only. Fewer batches
-        than all were done when a loss is not finite: training stops before that update.
+        That is fewer than all when a loss is not finite: training stops before that update.
         """
-        order, begins, rates = batches.order, batches.begins, batches.rates
-        batch_size = batches.batch_size
-        for step in range(len(rates)):
-            first = step * batch_size
-            last = min(first + batch_size, len(order))
-            base, end = begins[first], begins[last]
-            # A worker takes the documents that begin in its share of the tokens.
-            low = base + (end - base) * worker // workers
-            high = base + (end - base) * (worker + 1) // workers
-            begin = first
-            while begin < last and begins[begin] < low:
-                begin += 1
-            stop = begin
-            while stop < last and (begins[stop] < high or worker + 1 == workers):
-                stop += 1
-            size, shards = last - first, batches.shards[step]
-            scale = np.uint64((shards << 32) // K)
-            counts = scratch.counts[: size * shards].reshape((size, shards))
-            runs = scratch.runs[: (size + 1) * shards].reshape((size + 1, shards))
-            low, high = shards * worker // workers, shards * (worker + 1) // workers
-            count_tokens(
-                begin,
-                stop,
-                first,
-                base,
-                tables,
-                documents,
-                batches,
-                scratch,
-                counts,
-                scale,
-                K,
-                indexing,
-            )
+        bins, classes = job.scratch.bin_begins.shape[1] - 1, len(job.tables.bias)
+        batches = len(job.batches.rates)
+        for number in range(batches):
+            step = make_step(number, worker, workers, job)
+            low, high = share(step.shards, worker, workers)
+            count_tokens(step, job, indexing)
             wait_for_all(barrier, workers)
-            sort_tokens(
-                begin,
-                stop,
-                first,
-                base,
-                documents,
-                batches,
-                scratch,
-                counts,
-                runs,
-                scratch.cursors[worker],
-                scale,
-                indexing,
-            )
+            sort_tokens(step, job, indexing)
             wait_for_all(barrier, workers)
             for s in range(low, high):
-                embed_shard(
-                    s,
-                    runs,
-                    tables,
-                    scratch,
-                    scratch.found[worker],
-                    K,
-                    B,
-                    d,
-                    k,
-                    importance,
-                    indexing,
-                )
+                embed_shard(s, step, job, d, k, importance, indexing)
             wait_for_all(barrier, workers)
-            errors_of(
-                begin,
-                stop,
-                first,
-                shards,
-                tables,
-                documents,
-                batches,
-                scratch,
-                d,
-                multilabel,
-                margin,
-            )
+            errors_of(step, job, d)
             wait_for_all(barrier, workers)
-
-            for q in range(first, last):
-                if not np.isfinite(batches.losses[q]):
-                    return step
-
-            rate = rates[step]
+            for q in range(step.first, step.last):
+                if not np.isfinite(job.batches.losses[q]):
+                    return number
             for s in range(high - 1, low - 1, -1):  # the last one is still in the cache
-                teach_shard(
-                    s,
-                    runs,
-                    tables,
-                    scratch,
-                    scratch.cursors[worker],
-                    d,
-                    k,
-                    importance,
-                    rate,
-                    epsilon,
-                )
+                teach_shard(s, step, job, d, k, importance)
             wait_for_all(barrier, workers)
-            bins = scratch.bin_begins.shape[1] - 1
-            for r in range(bins * worker // workers, bins * (worker + 1) // workers):
-                update_bin(r, shards, tables, scratch, worker, d, importance, rate, epsilon)
-            classes = len(tables.bias)
-            low, high = classes * worker // workers, classes * (worker + 1) // workers
-            update_output(low, high, d, size, tables, scratch, rate, epsilon)
+            low, high = share(bins, worker, workers)
+            for r in range(low, high):
+                update_bin(r, step, job, d, importance)
+            low, high = share(classes, worker, workers)
+            update_output(low, high, step, job, d)
             wait_for_all(barrier, workers)
-        return len(rates)
+        return batches
 
     @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
     def scores(worker, workers, barrier, E, records, W, bias, seeds, keys, offsets, K, B, out):
         """out (n, C) = the logits of each document.
 
-        Plain arrays, not tuples of them: unpacking all of a model takes longer than a short text.
+        The arguments are plain arrays, not tuples: Numba takes longer to unpack all arrays of a
+        model than to score a short text.
         """
-        n = len(offsets) - 1
-        first, last = n * worker // workers, n * (worker + 1) // workers
+        first, last = share(len(offsets) - 1, worker, workers)
         most = 0
         for q in range(first, last):
             most = max(most, offsets[q + 1] - offsets[q])

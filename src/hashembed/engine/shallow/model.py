@@ -23,6 +23,7 @@ from hashembed.engine.protocol import (
 from hashembed.engine.shallow.arrays import (
     Batches,
     Documents,
+    Job,
     Tables,
     aligned,
     make_scratch,
@@ -197,20 +198,23 @@ class ShallowModel:
             batch_size=batch_size,
         )
         check_rates(len(edges) - 1, rates)
+        job = Job(
+            tables=self.tables,
+            documents=documents,
+            batches=batches,
+            scratch=make_scratch(self.tables, batch_size, most, most_shards, workers),
+            num_rows=self.spec.num_embeddings,
+            num_buckets=self.spec.num_buckets,
+            multilabel=self.multilabel,
+            margin=np.float32(MARGIN),
+            epsilon=np.float32(EPSILON),
+        )
         kernel = self._kernels.train
         with may_compile(kernel):
             done = run_workers(
                 kernel,
                 workers,
-                self.tables,
-                documents,
-                batches,
-                make_scratch(self.tables, batch_size, most, most_shards, workers),
-                self.spec.num_embeddings,
-                self.spec.num_buckets,
-                self.multilabel,
-                np.float32(MARGIN),
-                np.float32(EPSILON),
+                job,
             )
         if done[0] < len(rates):
             raise loss_not_finite(int(done[0]), len(rates))

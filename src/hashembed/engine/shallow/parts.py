@@ -51,8 +51,8 @@ def add_scores(h, W, bias, d, z):
 
 
 @njit(inline="always")
-def errors_to_slope(errors, W, d):
-    """dloss / dh = W^T errors; two sums, so that one need not wait for the other."""
+def errors_to_gradient(errors, W, d):
+    """dloss / dh = W^T errors, as two independent sums that the processor overlaps."""
     classes = len(errors)
     even, odd = zero_vector(d), zero_vector(d)
     for c in range(0, classes - 1, 2):

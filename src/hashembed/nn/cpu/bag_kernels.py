@@ -16,17 +16,13 @@ waited for, not computed on.
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
-from hashembed.core.njit import njit
+from hashembed.core.intrinsics import AHEAD, prefetch
+from hashembed.core.njit import FAST, njit
 from hashembed.core.threads import wait_for_all
 from hashembed.hashing.locate import bucket_of, row_of
 from hashembed.hashing.scalars import id_key
 from hashembed.nn.cpu.precision import load, store
 
-# Sums may be reordered and contracted for SIMD, but NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
-
-AHEAD = 16  # how many tokens before its turn a row is asked for
 LINE = 16  # floats in a cache line
 DIGIT = 11  # bits that one pass of the radix sort takes
 

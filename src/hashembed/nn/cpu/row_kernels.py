@@ -15,11 +15,10 @@ when it is needed, and then makes up for the steps it missed (`catch_up`). For t
 
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
+from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.nn.cpu.precision import load, store
 
-AHEAD = 16  # how many rows before its turn a row is asked for
 LINE = 16  # floats in a cache line
 TAIL, EPS, LOG_M, LOG_V, LOG_KEPT = range(5)  # rows of a history
 

@@ -42,7 +42,7 @@ class _Pass:
         self.factors: Tensor | None = None
 
     def forward(self, call: Call) -> Tensor:
-        if self.places is not None and self.places.beside is not None:
+        if self.places is not None and self.places.side_stream is not None:
             self.factors = cuda.make_factors(call)
         return cuda.forward(call, self.factors)
 
@@ -99,7 +99,7 @@ def _run_eagerly(lookup: Lookup, places: Places | None) -> Tensor:
         if places is None:
             places = cuda_places.locate(call, E=True, P=call.importance is not None)
             if torch.is_grad_enabled() and _all_in_backward(tables, owners):
-                places = cuda_places.sort_aside(places)
+                places = cuda_places.start_sort(places)
         _announce(tables, owners, places)
     E_sink, P_sink = (
         None if table is None else _sink(table, owner, lookup.sparse)
@@ -111,8 +111,8 @@ def _run_eagerly(lookup: Lookup, places: Places | None) -> Tensor:
 def _announce(tables: Tables, owners: Owners, places: Places) -> None:
     """Tell the owners which rows are about to be read; first E's, which are larger."""
     rows: list[tuple[Any, ...]] = [(places.of_E, 0), (places.of_P, places.base)]
-    if places.room is not None:  # each row once
-        rows = [(known.rows, 0, known.found) for known in places.distinct if known is not None]
+    if places.buffers is not None:  # each row once
+        rows = [(known.rows, 0, known.counts) for known in places.distinct if known is not None]
     for table, owner, read in zip(tables, owners, rows, strict=True):
         if table is not None and owner is not None:
             owner.before_read(table, *read)

@@ -64,7 +64,7 @@ class GpuSteps(PendingUpdates):
         return use
 
     @torch.no_grad()
-    def update(self, table: Tensor, terms: "cuda_rows.Terms", use: Use | None) -> None:
+    def update(self, table: Tensor, terms: "cuda_rows.GradientTerms", use: Use | None) -> None:
         """On a GPU, with `in_backward`: add up the terms of the gradient, and update the rows.
 
         If another graph, or another place in this one, still needs the table as it is, the update
@@ -101,13 +101,13 @@ class GpuSteps(PendingUpdates):
             table, found[0] if len(found) == 1 else cuda_rows.join_terms(found, table)
         )
 
-    def _update_in_backward(self, table: Tensor, terms: "cuda_rows.Terms") -> None:
+    def _update_in_backward(self, table: Tensor, terms: "cuda_rows.GradientTerms") -> None:
         tracked = self._tracked[id(table)]
         if self._stepped:
             self._check_passes(tracked.passes + 1)
         tracked.passes += 1
         tracked.updated_in_backward = True
-        for event in terms.free:
+        for event in terms.wait_for:
             torch.cuda.current_stream(table.device).wait_event(event)
         with self.stepping(table) as rule:  # all rows have caught up
             if terms.distinct is None:
@@ -171,7 +171,7 @@ class GpuSteps(PendingUpdates):
             raise ValueError("row optimizers update contiguous tables")
         if not isinstance(state.get("step"), Tensor):
             state["step"] = torch.tensor(state.get("step", 0), device=p.device)
-        if len(state.get("numbers", ())) != cuda_rows.LENGTH:
+        if len(state.get("numbers", ())) != cuda_rows.NUMBERS:
             state["numbers"] = cuda_rows.make_numbers(p.device)
         return self._gpu_rule(p, state, group)
 

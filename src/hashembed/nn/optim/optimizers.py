@@ -130,11 +130,13 @@ class RowSGD(RowOptimizer):
 
     def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
         if not self._has_momentum(state, group):
-            return cuda_rows.Rule(cuda_rows.SGD, p, None, state["numbers"], state["step"])
+            return cuda_rows.Rule(cuda_rows.RuleKind.SGD, p, None, state["numbers"], state["step"])
         if "records" not in state:
             self._make_records(p, state, 0.0)
         of_rows = (state["records"], state["numbers"], state["step"])
-        return cuda_rows.Rule(cuda_rows.MOMENTUM, p, *of_rows, self._history_on_gpu(state, group))
+        return cuda_rows.Rule(
+            cuda_rows.RuleKind.MOMENTUM, p, *of_rows, self._history_on_gpu(state, group)
+        )
 
     def _gpu_numbers(self, group: Group) -> "cuda_rows.Numbers":
         log = log2(float(group["momentum"]))
@@ -196,7 +198,7 @@ class RowAdagrad(RowOptimizer):
 
     def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
         rowwise = state["sum"].shape != p.shape
-        number = cuda_rows.ADAGRAD_ROWWISE if rowwise else cuda_rows.ADAGRAD
+        number = cuda_rows.RuleKind.ADAGRAD_ROWWISE if rowwise else cuda_rows.RuleKind.ADAGRAD
         return cuda_rows.Rule(number, p, state["sum"], state["numbers"], state["step"])
 
 
@@ -289,7 +291,7 @@ class RowAdam(RowOptimizer):
     def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
         if "records" not in state:
             self._make_records(p, state, self._next_epsilon(state, group))
-        number = cuda_rows.ADAMW if self._decouples_decay else cuda_rows.ADAM
+        number = cuda_rows.RuleKind.ADAMW if self._decouples_decay else cuda_rows.RuleKind.ADAM
         of_rows = (state["records"], state["numbers"], state["step"])
         return cuda_rows.Rule(number, p, *of_rows, self._history_on_gpu(state, group))
 

@@ -19,14 +19,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.arrays import I64
 from hashembed.core.threads import run_workers
 from hashembed.hashing.scalars import SALT
-from hashembed.text.arrow import to_arrow
+from hashembed.text.arrow import pieces, to_arrow
 from hashembed.text.config import TextConfig
-from hashembed.text.counts.kernels import FULL, POSITIONS, add_to_sketch, count_cells, count_chosen
+from hashembed.text.counts.kernels import (
+    FULL,
+    POSITIONS,
+    CountTables,
+    Passed,
+    Sketch,
+    add_to_sketch,
+    count_cells,
+    count_chosen,
+)
 from hashembed.text.pipeline import text_to_bags
 
 CHUNK = 4 << 20  # bytes of text whose keys are held at a time
@@ -36,7 +44,7 @@ Texts = Any | Callable[[], Iterable[Any]]
 
 
 class Corpus:
-    """Texts that can be gone over again and again, in columns of limited size."""
+    """Texts that can be read several times, in pieces of limited size."""
 
     def __init__(self, texts: Texts, config: TextConfig) -> None:
         self.config = config
@@ -49,24 +57,16 @@ class Corpus:
             self.source = lambda: [column]
             self.nbytes = column.nbytes
 
-    def columns(self) -> Iterator[pa.ChunkedArray]:
+    def pieces(self) -> Iterator[pa.Array]:
         """The texts again, from the beginning."""
         for texts in self.source():
-            column = to_arrow(texts)
-            sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
-            ends = np.cumsum(sizes)
-            begin = 0
-            while begin < len(column):
-                done = ends[begin - 1] if begin else 0
-                stop = max(begin + 1, int(np.searchsorted(ends, done + CHUNK, "right")))
-                yield column.slice(begin, stop - begin)
-                begin = stop
+            yield from pieces(to_arrow(texts), CHUNK)
 
     def all_keys(self) -> Iterator[I64]:
         """The keys of all texts; a reading that differs from the first in length is an error."""
         total = 0
-        for column in self.columns():
-            keys = text_to_bags(column, self.config).keys
+        for piece in self.pieces():
+            keys = text_to_bags(piece, self.config).keys
             total += len(keys)
             yield keys
         if self.total is not None and total != self.total:
@@ -86,15 +86,15 @@ class Counter:
         if corpus.nbytes is not None:  # few texts need no large sketch
             cells = min(cells, max(1 << 16, 16 * corpus.nbytes))
         bits = cells.bit_length() - 1
-        self.shift = np.uint32(32 - bits)
-        self.sketch = np.zeros(1 << bits, np.uint16)
+        self.sketch = Sketch(np.zeros(1 << bits, np.uint16), np.uint32(32 - bits))
         slots = 1 << (memory // 2 // 16 // workers).bit_length() - 1
-        self.keys, self.counts = np.zeros((2, workers, max(slots, 64)), np.int64)
+        keys, counts = np.zeros((2, workers, max(slots, 64)), np.int64)
+        self.tables = CountTables(keys, counts, np.zeros((workers, 3), np.int64), SALT)
 
     def most_frequent(self, number: int, min_count: int) -> tuple[I64, I64]:
         """The keys that come most often, and their counts; fewer if there are no more."""
         for keys in self.corpus.all_keys():
-            run_workers(add_to_sketch, self.workers, keys, self.shift, self.sketch)
+            run_workers(add_to_sketch, self.workers, keys, self.sketch)
         threshold = max(min_count, self._reached_by(number))
         while True:
             keys, counts = self._count(threshold, number)
@@ -108,42 +108,30 @@ class Counter:
     def _reached_by(self, number: int) -> int:
         """The largest value that so many cells reach, or 1."""
         histogram = np.zeros(int(FULL) + 1, np.int64)
-        count_cells(self.sketch, histogram)
+        count_cells(self.sketch.cells, histogram)
         at_least = np.cumsum(histogram[::-1])[::-1]
         return max(1, int(np.count_nonzero(at_least >= number)) - 1)
 
     def _count(self, threshold: int, number: int) -> tuple[I64, I64]:
         """The most frequent keys of cells that reach the threshold, with exact counts."""
         best = np.empty(0, np.int64), np.empty(0, np.int64)
-        rounds = np.zeros((self.workers, 3), np.int64)  # from, to, keys
-        while rounds[:, 0].min() < POSITIONS:
-            rounds[:, 1], rounds[:, 2] = POSITIONS, 0
-            self.counts[:] = 0
+        tables = self.tables
+        begins, ends, used = tables.rounds.T
+        begins[:] = 0
+        while begins.min() < POSITIONS:
+            ends[:], used[:] = POSITIONS, 0
+            tables.counts[:] = 0
             for keys in self.corpus.all_keys():
-                self._count_column(keys, threshold, rounds)
-            if rounds[:, 2].max() == self.counts.shape[1]:
+                passed = Passed(np.empty(len(keys) + 1, np.int64), np.zeros(self.workers, np.int64))
+                least = min(threshold, int(FULL))
+                run_workers(count_chosen, self.workers, keys, self.sketch, least, passed, tables)
+            if used.max() == tables.counts.shape[1]:
                 raise MemoryError("too many n-grams for the memory allowed: raise `memory`")
-            found = self.counts > 0
-            both = (best[0], self.keys[found]), (best[1], self.counts[found])
-            best = _best(np.concatenate(both[0]), np.concatenate(both[1]), number)
-            rounds[:, 0] = rounds[:, 1]
+            found = tables.counts > 0
+            keys = np.concatenate([best[0], tables.keys[found]])
+            best = _best(keys, np.concatenate([best[1], tables.counts[found]]), number)
+            begins[:] = ends
         return best
-
-    def _count_column(self, keys: I64, threshold: int, rounds: I64) -> None:
-        run_workers(
-            count_chosen,
-            self.workers,
-            keys,
-            self.shift,
-            self.sketch,
-            min(threshold, int(FULL)),
-            np.empty(len(keys) + 1, np.int64),
-            np.zeros(self.workers, np.int64),
-            self.keys,
-            self.counts,
-            rounds,
-            SALT,
-        )
 
 
 def _best(keys: I64, counts: I64, number: int) -> tuple[I64, I64]:

@@ -18,22 +18,35 @@ result depends on the stream alone: not on threads, nor on how it was cut into b
 above holds for each table, its N and n being about a sixteenth of the whole.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from hashembed.core.arrays import I64
+from hashembed.core.arrays import I64, U8
 from hashembed.core.intrinsics import prefetch
 from hashembed.core.njit import njit
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.scalars import SALT, lane_b, reduce_range, spread_key
-from hashembed.text.counts.distinct import DistinctCounter
+from hashembed.text.counts.distinct import DistinctCounter, add_to_registers
 
 PARTS = 16
 SLOT_BYTES = 24
 _LOAD = 0.7  # of a part's slots in use when it forgets
 _LEAST_SLOTS = 8  # in a part
-_AHEAD = 64  # keys whose slots are asked for from memory at a time
+_AHEAD = 64  # keys whose slots are prefetched at a time
 
 KEY, SEEN, MISSED = range(3)  # the columns of a slot; one that was never seen is empty
+FLOOR, USED = range(2)  # the columns of a part's state: the floor, and slots in use
+
+
+class Summary(NamedTuple):
+    """All that counting changes."""
+
+    tables: I64  # (PARTS, slots, 3)
+    salt: np.uint64  # of the slots
+    state: I64  # (PARTS, 2)
+    registers: U8  # (threads, registers of a `DistinctCounter`)
+    precision: int  # of that counter
 
 
 @njit(error_model="numpy")
@@ -68,26 +81,11 @@ def _forget(table, salt):
     return floor, used
 
 
-@njit(error_model="numpy")
-def _count_distinct(key, registers, precision):
-    """As `DistinctCounter.update`."""
-    bits = np.uint64(key)
-    rest, rank = bits >> np.uint64(precision), 64 - precision + 1
-    while rest:
-        rest >>= np.uint64(1)
-        rank -= 1
-    register = bits & np.uint64(len(registers) - 1)
-    registers[register] = max(registers[register], np.uint8(rank))
-
-
 @njit(nogil=True, cache=True, error_model="numpy")
-def _update(
-    worker, workers, barrier, keys, tables, salt, state, registers, precision, threshold, marks
-):
-    """Count the keys of this worker's parts; mark those whose certain count reaches `threshold`.
-
-    `tables` is (PARTS, slots, 3), a row of `state` is (floor, slots in use) of a part.
-    """
+def _update(worker, workers, barrier, keys, summary, threshold, marks):
+    """Count the keys of this worker's parts; mark those whose certain count reaches `threshold`."""
+    tables, salt, state = summary.tables, summary.salt, summary.state
+    registers, precision = summary.registers[worker], summary.precision
     limit = np.int64(tables.shape[1] * _LOAD)
     waiting, m, x = np.empty(_AHEAD, np.int64), 0, 0
     while x < len(keys) or m:
@@ -104,12 +102,12 @@ def _update(
             table = tables[part]
             i = _slot(table, key, salt)
             if table[i, SEEN] == 0:
-                _count_distinct(key, registers[worker], precision)
-                if state[part, 1] >= limit:
-                    state[part, 0], state[part, 1] = _forget(table, salt)
+                add_to_registers(key, registers, precision)
+                if state[part, USED] >= limit:
+                    state[part, FLOOR], state[part, USED] = _forget(table, salt)
                     i = _slot(table, key, salt)
-                table[i, KEY], table[i, MISSED] = key, state[part, 0]
-                state[part, 1] += 1
+                table[i, KEY], table[i, MISSED] = key, state[part, FLOOR]
+                state[part, USED] += 1
             table[i, SEEN] += 1
             if table[i, SEEN] == threshold:
                 marks[waiting[j]] = True
@@ -134,21 +132,24 @@ class HeavyHitters:
         self.threshold = threshold
         self.threads = min(threads or cpu_count(), PARTS)
         self.total = 0
-        self._tables = np.zeros((PARTS, slots, 3), np.int64)
-        self._salt = SALT  # goes where the tables go
-        self._state = np.zeros((PARTS, 2), np.int64)
         self._distinct = DistinctCounter()
-        self._registers = np.zeros((self.threads, len(self._distinct.registers)), np.uint8)
+        self._summary = Summary(
+            tables=np.zeros((PARTS, slots, 3), np.int64),
+            salt=SALT,
+            state=np.zeros((PARTS, 2), np.int64),
+            registers=np.zeros((self.threads, len(self._distinct.registers)), np.uint8),
+            precision=self._distinct.precision,
+        )
 
     @property
     def capacity(self) -> int:
         """How many keys there is room for, n above; a little less where hashes are uneven."""
-        return PARTS * int(self._tables.shape[1] * _LOAD)
+        return PARTS * int(self._summary.tables.shape[1] * _LOAD)
 
     @property
     def floor(self) -> int:
         """Every key with a larger true count is in the table; 0 when nothing was forgotten."""
-        return int(self._state[:, 0].max())
+        return int(self._summary.state[:, FLOOR].max())
 
     def update(self, keys: I64) -> I64:
         """Count some keys -> the places, in rising order, where one was seen for the n-th time.
@@ -160,11 +161,7 @@ class HeavyHitters:
             _update,
             self.threads,
             np.ascontiguousarray(keys, np.int64),
-            self._tables,
-            self._salt,
-            self._state,
-            self._registers,
-            self._distinct.precision,
+            self._summary,
             self.threshold,
             marks,
         )
@@ -176,7 +173,7 @@ class HeavyHitters:
 
         Keys that are as frequent come in the order of the keys.
         """
-        rows = self._tables.reshape(-1, 3)
+        rows = self._summary.tables.reshape(-1, 3)
         rows = rows[rows[:, SEEN] >= max(least, 1)]
         rows = rows[np.lexsort((rows[:, KEY], -rows[:, SEEN]))]
         return rows[:, KEY].copy(), rows[:, SEEN].copy(), rows[:, MISSED].copy()
@@ -186,7 +183,7 @@ class HeavyHitters:
 
         For counts that do not exceed the floor it is the number of all distinct keys.
         """
-        rows = self._tables.reshape(-1, 3)
+        rows = self._summary.tables.reshape(-1, 3)
         most = np.sort((rows[:, SEEN] + rows[:, MISSED])[rows[:, SEEN] > 0])
         known = len(most) - np.searchsorted(most, counts)
         return np.where(counts > self.floor, known, round(self.distinct())).astype(np.int64)
@@ -194,6 +191,6 @@ class HeavyHitters:
     def distinct(self) -> float:
         """The number of distinct keys: exact while nothing was forgotten, else an estimate."""
         if self.floor == 0:
-            return float(self._state[:, 1].sum())
-        self._registers.max(axis=0, out=self._distinct.registers)
+            return float(self._summary.state[:, USED].sum())
+        self._summary.registers.max(axis=0, out=self._distinct.registers)
         return self._distinct.estimate()

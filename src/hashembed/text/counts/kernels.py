@@ -1,9 +1,8 @@
-"""Counting keys, finding them again, and spelling out their n-grams, in Numba.
+"""Counting keys, looking them up, and coding sorted strings, in Numba.
 
     add_to_sketch    cells that are never below the count of a key   a worker owns cells
     count_chosen     exact counts of keys in frequent cells          a worker owns keys
     look_up          keys -> ranks                                   a worker owns tokens
-    spell            places in a text -> folded n-grams              one worker
     front_code       sorted strings -> what each adds to the last    one worker
 
 Keys are hashes already, so their bits serve as they are: the high lane picks a cell of the sketch
@@ -11,21 +10,44 @@ and a key's place in a round of counting, the low lane picks its owner. Its slot
 from a number that nobody knows (see `SALT`).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from hashembed.core.intrinsics import prefetch
+from hashembed.core.arrays import I64, U16
+from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
 from hashembed.hashing.scalars import lane_a, lane_b, spread_key, u32, u64
-from hashembed.text.unicode import EXPANSIONS, MARK, SEPARATOR
-from hashembed.text.word_kernels import decode, is_mark
 
 FULL = np.uint16(0xFFFF)  # a cell that counts no further
 POSITIONS = 1 << 32  # values of the high lane
-AHEAD = 16  # how many keys before its turn a cell is asked for
 LOAD = 0.7  # of a table, above which it drops half of its range
 
 _entry = njit(nogil=True, cache=True, error_model="numpy")
+
+
+class Sketch(NamedTuple):
+    """Counts that are never too low: a key adds to the cell of its high lane's first bits."""
+
+    cells: U16  # (a power of two,)
+    shift: np.uint32  # 32 minus the number of those bits
+
+
+class Passed(NamedTuple):
+    """A buffer for the keys that pass the sketch."""
+
+    keys: I64  # (number of keys + 1,), each worker's from where its share of the keys begins
+    found: I64  # (workers,), how many passed
+
+
+class CountTables(NamedTuple):
+    """Open hash tables of keys and their counts, one for each worker."""
+
+    keys: I64  # (workers, slots)
+    counts: I64  # (workers, slots); 0 marks an empty slot
+    rounds: I64  # (workers, 3): the range of high lanes counted in this round, and how many keys
+    salt: np.uint64
 
 
 # --- counting ---------------------------------------------------------------------------------
@@ -37,23 +59,24 @@ def _cell(key, shift):
 
 
 @_entry
-def add_to_sketch(worker, workers, barrier, keys, shift, sketch):
-    """Add one to the cell of every key; a cell is the high lane without its last `shift` bits."""
-    low = len(sketch) * worker // workers
-    high = len(sketch) * (worker + 1) // workers
+def add_to_sketch(worker, workers, barrier, keys, sketch):
+    """Add one to the cell of every key."""
+    cells, shift = sketch
+    low = len(cells) * worker // workers
+    high = len(cells) * (worker + 1) // workers
     last = len(keys) - 1
     for x in range(len(keys)):
-        prefetch(sketch, _cell(keys[min(x + AHEAD, last)], shift))
+        prefetch(cells, _cell(keys[min(x + AHEAD, last)], shift))
         cell = _cell(keys[x], shift)
-        if low <= cell < high and sketch[cell] != FULL:
-            sketch[cell] += np.uint16(1)
+        if low <= cell < high and cells[cell] != FULL:
+            cells[cell] += np.uint16(1)
 
 
 @_entry
-def count_cells(sketch, histogram):
+def count_cells(cells, histogram):
     """histogram[v] += the number of cells that hold v."""
-    for cell in range(len(sketch)):
-        histogram[sketch[cell]] += 1
+    for cell in range(len(cells)):
+        histogram[cells[cell]] += 1
 
 
 @njit(inline="always")
@@ -96,39 +119,25 @@ def _halve(keys, counts, low, high, salt):
 
 
 @_entry
-def count_chosen(
-    worker,
-    workers,
-    barrier,
-    keys,
-    shift,
-    sketch,
-    threshold,
-    chosen,
-    found,
-    tables,
-    counts,
-    rounds,
-    salt,
-):
+def count_chosen(worker, workers, barrier, keys, sketch, threshold, passed, tables):
     """Count the keys whose cells hold at least `threshold`, each worker those that it owns.
 
-    `rounds` (workers, 3) has the range of positions that a worker counts in this round, and the
-    number of keys in its table. A table that gets too full gives up the upper half of its range.
-    `chosen` and `found` are room for the keys that pass, and for how many each worker let pass.
+    A table that gets too full gives up the upper half of its range.
     """
+    cells, shift = sketch
+    chosen, found = passed
     n = len(keys)
     first, last = n * worker // workers, n * (worker + 1) // workers
     at = first
     for x in range(first, last):
-        prefetch(sketch, _cell(keys[min(x + AHEAD, last - 1)], shift))
+        prefetch(cells, _cell(keys[min(x + AHEAD, last - 1)], shift))
         chosen[at] = keys[x]
-        at += sketch[_cell(keys[x], shift)] >= threshold
+        at += cells[_cell(keys[x], shift)] >= threshold
     found[worker] = at - first
     wait_for_all(barrier, workers)
 
-    table, count = tables[worker], counts[worker]
-    low, high, used = rounds[worker]
+    table, count, salt = tables.keys[worker], tables.counts[worker], tables.salt
+    low, high, used = tables.rounds[worker]
     most = np.int64(LOAD * len(table))
     for other in range(workers):
         begin = n * other // workers
@@ -142,7 +151,7 @@ def count_chosen(
                 used += _add(table, count, key, 1, salt)
                 while used > most and high - low > 1:
                     high, used = _halve(table, count, low, high, salt)
-    rounds[worker, 1], rounds[worker, 2] = high, used
+    tables.rounds[worker, 1], tables.rounds[worker, 2] = high, used
 
 
 # --- look-up ----------------------------------------------------------------------------------
@@ -194,102 +203,6 @@ def first_places(ranks, places, seen):
 
 
 # --- strings ----------------------------------------------------------------------------------
-
-
-@njit
-def _word_spans(data, i, end, table, punctuation):
-    """Where the words of data[i:end] begin and end: (words, 2)."""
-    most = (end - i) // 2 + 1 if punctuation is None else end - i
-    spans = np.empty((most, 2), np.int64)
-    m, inside, kind = 0, False, np.uint8(0)
-    while i < end:
-        point, n = decode(data, i, end)
-        separator = table[point] == SEPARATOR
-        mark = is_mark(punctuation, point)
-        if not separator and not (inside and mark == kind):
-            spans[m, 0] = i
-            m += 1
-        if not separator:
-            spans[m - 1, 1] = i + n
-        inside, kind = not separator, mark
-        i += n
-    return spans[:m]
-
-
-@njit(inline="always")
-def _put(code, out, o):
-    """The bytes of a character's UTF-8, the first one lowest -> the new o."""
-    out[o] = np.uint8(code & u32(0xFF))
-    o += 1
-    lead = code & u32(0xFF)
-    for extra in range((lead >= 0xC0) + np.int64(lead >= 0xE0) + np.int64(lead >= 0xF0)):
-        code >>= u32(8)
-        out[o + extra] = np.uint8(code & u32(0xFF))
-    return o + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
-
-
-@njit
-def _put_word(data, i, end, table, out, o):
-    """A word, folded, at out[o] and on -> the new o."""
-    while i < end:
-        point, n = decode(data, i, end)
-        code = table[point]
-        if code & u32(0xFF) == MARK:
-            row = EXPANSIONS + 4 * np.int64(code >> u32(8))
-            for j in range(1, 1 + table[row]):
-                o = _put(table[row + j], out, o)
-        else:
-            o = _put(code, out, o)
-        i += n
-    return o
-
-
-@njit(inline="always")
-def _ngram_at(place, words, lo, hi):
-    """The first word and the order of the n-gram at a place in the bag of so many words."""
-    width = hi - lo + 1
-    full = max(words - hi + 1, 0)  # words with n-grams of all orders
-    if place < full * width:
-        return place // width, place % width + lo
-    place -= full * width
-    word = full
-    while place >= words - word - lo + 1:
-        place -= words - word - lo + 1
-        word += 1
-    return word, place + lo
-
-
-@_entry
-def spell(data, starts, ends, offsets, places, table, punctuation, lo, hi, sizes):
-    """The n-grams at these places (rising) of bags, words folded and joined by spaces -> bytes.
-
-    `starts` and `ends` are where the documents lie, `offsets` where their bags begin; the length
-    of each n-gram goes to `sizes`.
-    """
-    out = np.empty(32 * len(places) + 64, np.uint8)
-    o, doc, known = 0, -1, -1
-    spans = np.empty((0, 2), np.int64)
-    for x in range(len(places)):
-        while doc < 0 or offsets[doc + 1] <= places[x]:
-            doc += 1
-        if doc != known:
-            spans = _word_spans(data, starts[doc], ends[doc], table, punctuation)
-            known = doc
-        word, n = _ngram_at(places[x] - offsets[doc], len(spans), lo, hi)
-        # A character folds to three at most, of four bytes each.
-        most = o + 12 * (spans[word + n - 1, 1] - spans[word, 0]) + n
-        if most > len(out):
-            larger = np.empty(2 * most, np.uint8)
-            larger[:o] = out[:o]
-            out = larger
-        begin = o
-        for w in range(word, word + n):
-            if w > word:
-                out[o] = 0x20
-                o += 1
-            o = _put_word(data, spans[w, 0], spans[w, 1], table, out, o)
-        sizes[x] = o - begin
-    return out[:o]
 
 
 @_entry
