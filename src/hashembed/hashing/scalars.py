@@ -1,7 +1,7 @@
-"""The hash of `hashing/spec.py` as Numba scalars, to be inlined into kernels.
+"""The hash of `hashing/spec.py` on Numba scalars, inlined into kernels.
 
-Numba widens every product of 32-bit integers to 64 bits; each step casts back to uint32, which
-costs nothing and keeps the arithmetic that of the specification.
+Numba widens every product of 32-bit integers to 64 bits. Each step casts back to uint32, which
+costs nothing, so the arithmetic is that of the specification.
 """
 
 import secrets
@@ -17,9 +17,9 @@ u64 = np.uint64
 _C1, _C2 = u32(0xCC9E2D51), u32(0x1B873593)
 _F1, _F2 = u32(0x85EBCA6B), u32(0xC2B2AE35)
 _BODY = u32(0xE6546B64)
-# Hash tables take their slots from keys and this number, which differs in every process: the hash
-# of words is public, so whoever writes the text could choose words that all want one slot. Nothing
-# but the time depends on it. Kernels take it as an argument; Numba would compile it in.
+# The slot of a key in a hash table depends on this number, which differs in every process. The hash
+# of words is public, so an attacker could otherwise write texts whose words all fall into one slot.
+# It changes running time only. Kernels take it as an argument; Numba would compile in a global.
 SALT = u64(secrets.randbits(64))
 SPREAD = u64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 _R0, _R1, _R2, _R3 = (u32(r) for r in ID_ROUNDS)

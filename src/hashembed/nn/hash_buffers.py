@@ -1,9 +1,8 @@
-"""A module that knows its hash functions and names them in its buffers.
+"""A module that knows its hash functions and describes them in its buffers.
 
-The specification is what counts: plain Python integers. The buffers `hash_seeds` and `hash_spec`
-only name it, so that every checkpoint carries the hash and DDP brings all ranks into step. Whoever
-averages buffers as if they were weights (`AveragedModel(use_buffers=True)`) changes the buffers,
-not the hash.
+The specification, plain Python integers, defines the hash. The buffers `hash_seeds` and `hash_spec`
+describe it, so that every checkpoint carries the hash and DDP gives all ranks the same. Averaging
+buffers as if they were weights (`AveragedModel(use_buffers=True)`) changes them, not the hash.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +42,7 @@ def make_buffers(spec: HashSpec, device: torch.device | str | None = None) -> di
 
 
 def _differences(hash_spec: Tensor, spec: HashSpec) -> list[str]:
-    """What a saved `hash_spec` says that does not fit `spec`, the seed aside."""
+    """How a saved `hash_spec` differs from `spec`; the seed does not count."""
     version, number, num_embeddings, num_buckets, _ = hash_spec.tolist()
     name = INDEXINGS[number] if 0 <= number < len(INDEXINGS) else str(number)
     pairs = (
@@ -60,13 +59,13 @@ def _with_saved_seed(spec: HashSpec, hash_spec: Tensor) -> HashSpec:
 
 
 class HashedModule(nn.Module):
-    """Keeps `spec`, the buffers that name it, and the seeds that the kernels read, in step."""
+    """Keeps `spec`, the buffers that describe it and the seeds that kernels read consistent."""
 
     spec: HashSpec
     hash_seeds: Tensor  # (k + 1,)
     hash_spec: Tensor  # version, indexing, K, B, seed
-    _seeds: Tensor  # (k + 1,), what the kernels read: no buffer, so nobody averages it
-    _seen: tuple[Tensor, int | None]  # `hash_seeds` when last looked at, and its version
+    _seeds: Tensor  # (k + 1,), what the kernels read: not a buffer, so it is never averaged
+    _seen: tuple[Tensor, int | None]  # `hash_seeds` when last checked, and its version
     _shared = False  # whether all ranks of a mesh have agreed on the hash
 
     def __init__(self, spec: HashSpec, device: torch.device | str | None) -> None:
@@ -98,11 +97,11 @@ class HashedModule(nn.Module):
             if self.hash_seeds is not self._seen[0]:
                 return self.hash_seeds  # `torch.func` put one model of a stack in place
         elif self._was_written():
-            self._settle()
+            self._reconcile()
         return self._seeds
 
     def _seeds_in_graph(self) -> Tensor:
-        """What `_settle` would find, where nobody can look at the buffers: in a compiled graph."""
+        """What `_reconcile` would find, inside a compiled graph, where buffers have no values."""
         if self._seeds.is_meta:  # `torch.func` calls models without values
             return self.hash_seeds
         derived = indexing.derive_seeds(self.hash_spec[4], self.spec.num_hashes)
@@ -110,18 +109,18 @@ class HashedModule(nn.Module):
         return torch.where(intact, self.hash_seeds, self._seeds)
 
     def _was_written(self) -> bool:
-        """Whether somebody else wrote to `hash_seeds`, moved or replaced it."""
+        """Whether other code wrote to `hash_seeds`, moved or replaced it."""
         buffer, version = self._seen
         hash_seeds = self.hash_seeds
         if hash_seeds is not buffer or hash_seeds.device != self._seeds.device:
             return True
         return version is not None and version != _version(hash_seeds)
 
-    def _settle(self) -> None:
-        """Take over a hash that was written to the buffers whole; otherwise put ours back.
+    def _reconcile(self) -> None:
+        """Adopt a valid hash that was written to the buffers; otherwise restore ours.
 
-        DDP writes the first rank's hash to the buffers of all others. Averages and noise are no
-        hash: their seeds do not belong together.
+        DDP writes the first rank's hash to the buffers of all others. Averages and noise are not a
+        valid hash: their seeds do not belong together.
         """
         if self.hash_seeds.is_meta:
             self._set_hash(self.spec)
@@ -131,7 +130,7 @@ class HashedModule(nn.Module):
         rewritten = self.hash_seeds is buffer and version != _version(buffer)
         self._set_hash(self._hash_in_buffers() or self.spec)
         if rewritten and self.hash_seeds.is_cuda:
-            # DDP writes before every step, always the same; to look each time would stall the GPU.
+            # DDP writes the same before every step; checking each time would stall the GPU.
             self._seen = self.hash_seeds, None
 
     def _hash_in_buffers(self) -> HashSpec | None:
@@ -164,10 +163,10 @@ class HashedModule(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         was_meta = self.hash_seeds.is_meta
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if was_meta:  # `to_empty` leaves noise, and nobody calls a hash function uninitialised
+        if was_meta:  # `to_empty` leaves noise in the buffers
             self._set_hash(self.spec)
         elif self._was_written():
-            self._settle()
+            self._reconcile()
         return self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -178,7 +177,7 @@ class HashedModule(nn.Module):
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
-        self._settle()
+        self._reconcile()
         super()._save_to_state_dict(destination, prefix, keep_vars)
 
     def _load_from_state_dict(
@@ -191,15 +190,15 @@ class HashedModule(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Takes the saved hash functions along, or refuses: never other vectors in silence."""
+        """Load the saved hash functions, or refuse: ids must never silently change vectors."""
         found = state_dict.get(prefix + "hash_spec")
         spec = self.spec
         if found is None:
-            one_by_one = len(state_dict) == 1 and not prefix  # the hash comes in its own turn
+            one_by_one = len(state_dict) == 1 and not prefix  # the hash is loaded separately
             if prefix + "weight" in state_dict and not one_by_one:
                 error_msgs.append(
-                    f'"{prefix}hash_spec" is missing: without it nobody knows which hash functions '
-                    "the weights were trained with"
+                    f'"{prefix}hash_spec" is missing: without it the hash functions that the '
+                    "weights were trained with are unknown"
                 )
                 return
         elif not found.is_meta:
@@ -223,7 +222,7 @@ def _overwrite(tensor: Tensor, value: Tensor) -> None:
 
 
 def _has_values(tensor: Tensor) -> bool:
-    """Whether this is no stand-in, such as a tracer's."""
+    """Whether this is a plain tensor with memory, not a tracer's."""
     return type(tensor) is Tensor and not tensor.is_meta
 
 

@@ -1,4 +1,4 @@
-"""What `nn.EmbeddingBag` accepts, brought into one form and checked."""
+"""The inputs that `nn.Embedding` and `nn.EmbeddingBag` accept, checked and in one form."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ ID_DTYPES = (
 
 
 def given_ids(ids: Tensor | None, input: Tensor | None) -> Tensor:
-    """Of the two names of the first argument, ours and that of `nn.Embedding`, the one in use."""
+    """The first argument, given as `ids` or by the name that `nn.Embedding` has for it."""
     found = ids if input is None else input
     if found is None:
         raise TypeError("ids are missing: call the layer with a tensor of integers")
@@ -22,7 +22,7 @@ def given_ids(ids: Tensor | None, input: Tensor | None) -> Tensor:
 
 
 def check_ids(name: str, ids: Tensor) -> Tensor:
-    """Integer ids as int64 (uint64 by its bits); anything else is refused."""
+    """Integer ids as int64 (the bits of uint64); refuses anything else."""
     if not isinstance(ids, Tensor):
         raise TypeError(f"{name} must be a tensor of integers, found {type(ids).__name__}")
     if ids.dtype not in ID_DTYPES:
@@ -31,10 +31,10 @@ def check_ids(name: str, ids: Tensor) -> Tensor:
 
 
 def check_values(ok: Tensor, message: Callable[[], str]) -> None:
-    """Refuse values that are not `ok` (a 0-d bool), where looking at them is free.
+    """Refuse values that are not `ok` (a 0-d bool), where the check costs no synchronisation.
 
-    On a GPU the check is a device-side assertion, as in `nn.Embedding`: no synchronisation. While
-    compiling, exporting or on the meta device there are no values to look at.
+    On a GPU it is a device-side assertion, as in `nn.Embedding`. While compiling or exporting, and
+    on the meta device, there are no values to check.
     """
     if torch.compiler.is_compiling() or ok.device.type == "meta":
         return

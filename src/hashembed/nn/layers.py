@@ -1,6 +1,5 @@
 """`HashEmbedding` and `HashEmbeddingBag`: drop-in layers with a fraction of the parameters."""
 
-import warnings
 import weakref
 from typing import Any, Literal
 
@@ -12,15 +11,14 @@ from hashembed.core.checks import one_of, whole_number
 from hashembed.hashing.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.hashing.spec import MAX_HASHES, MAX_SIZE, HashSpec, Indexing, default_num_buckets
 from hashembed.nn.hash_buffers import HashedModule, draw_seed
+from hashembed.nn.initial import fill_normal
 from hashembed.nn.inputs import check_ids, check_ranks, given_ids, to_bags
 from hashembed.nn.ops import dispatch as ops
+from hashembed.nn.options import refuse_table_options, warn_if_larger_than_a_table
 from hashembed.nn.owners import RowModule
 
 Aggregation = Literal["sum", "concat"]
 Mode = Literal["sum", "mean"]
-
-_DRAW = 2**24  # normals drawn at a time
-_WORTH_A_WARNING = 1_000_000  # parameters of a layer
 
 
 class HashEmbedding(HashedModule, RowModule):
@@ -34,7 +32,7 @@ class HashEmbedding(HashedModule, RowModule):
         max_norm, norm_type, scale_grad_by_freq: those of `nn.Embedding`, at their defaults only.
         sparse: sparse gradients, for `torch.optim.SparseAdam` and SGD.
         num_buckets: B, the component vectors shared by all ids; None takes about K / 10.
-        num_hashes: k, how many components an id mixes.
+        num_hashes: k, the number of components that an id mixes.
         aggregation: "sum" adds the weighted components, "concat" lays them side by side.
         append_importance: append the k importance weights to the vector.
         indexing: "independent" (default) hashes rows and buckets apart; "shared" derives the
@@ -78,7 +76,7 @@ class HashEmbedding(HashedModule, RowModule):
         dtype: torch.dtype | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        _refuse_what_only_tables_have(max_norm, norm_type, scale_grad_by_freq)
+        refuse_table_options(max_norm, norm_type, scale_grad_by_freq)
         embedding_dim = whole_number("embedding_dim", embedding_dim, 1, 2**31 - 1)
         one_of("aggregation", aggregation, ("sum", "concat"))
         if append_importance and not importance:
@@ -104,14 +102,15 @@ class HashEmbedding(HashedModule, RowModule):
         self.weight = nn.Parameter(
             torch.empty(num_buckets, embedding_dim, device=device, dtype=dtype)
         )
-        self.register_parameter(
-            "importance",
-            nn.Parameter(torch.empty(num_embeddings, num_hashes, device=device, dtype=dtype))
+        P = (
+            torch.empty(num_embeddings, num_hashes, device=device, dtype=dtype)
             if importance
-            else None,
+            else None
         )
+        self.register_parameter("importance", None if P is None else nn.Parameter(P))
         self.reset_parameters(generator)
-        _warn_if_larger_than_a_table(self)
+        if importance:
+            warn_if_larger_than_a_table(self.spec, embedding_dim)
         _live_layers.add(self)
         if sparse:
             self.__class__ = _SPARSE_TWINS.get(type(self), type(self))
@@ -140,7 +139,7 @@ class HashEmbedding(HashedModule, RowModule):
     def seed(self) -> int:
         """The integer behind the hash functions."""
         if self._was_written():
-            self._settle()
+            self._reconcile()
         return self.spec.seed
 
     @property
@@ -152,22 +151,22 @@ class HashEmbedding(HashedModule, RowModule):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """E ~ N(0, 0.1), P ~ N(0, 0.0005); the hash stays.
 
-        Drawn by `generator`; else from the layer's `seed`, if one was given, or from torch's global
-        generator for the CPU. Either gives the same values on any device and however sharded.
+        `generator` draws them; by default the layer's `seed`, if one was given, or torch's global
+        generator for the CPU. The values are the same on any device, sharded or not.
         """
         if generator is None:
             generator = torch.default_generator
             if self._seed_gives_values:
                 generator = torch.Generator().manual_seed(self.seed)
-        _fill_normal(self.weight, WEIGHT_STD, generator)
+        fill_normal(self.weight, WEIGHT_STD, generator)
         if self.importance is not None:
-            _fill_normal(self.importance, IMPORTANCE_STD, generator)
+            fill_normal(self.importance, IMPORTANCE_STD, generator)
 
     def forward(self, ids: Tensor | None = None, *, input: Tensor | None = None) -> Tensor:
         """Ids of any shape (...) -> vectors (..., output_dim); `input` is `nn.Embedding`'s name."""
         ids = check_ids("ids", given_ids(ids, input))
         return ops.hash_embedding(
-            self._keys(ids),
+            self._checked(ids),
             self.weight,
             self.importance,
             self._current_seeds(),
@@ -197,10 +196,9 @@ class HashEmbedding(HashedModule, RowModule):
             parts.append("importance=False")
         return ", ".join(parts)
 
-    def _keys(self, ids: Tensor) -> Tensor:
+    def _checked(self, ids: Tensor) -> Tensor:
         if self.indexing == "identity":
             check_ranks(ids, self.num_embeddings)
-            return ids
         return ids
 
     def _keep(self, ids: Tensor) -> Tensor | None:
@@ -260,7 +258,7 @@ class HashEmbeddingBag(HashEmbedding):
         **options: Any,
     ) -> None:
         one_of("mode", mode, ("sum", "mean"))
-        _refuse_what_only_tables_have(max_norm, norm_type, scale_grad_by_freq)
+        refuse_table_options(max_norm, norm_type, scale_grad_by_freq)
         super().__init__(num_embeddings, embedding_dim, sparse=sparse, **options)
         self.mode = mode
         self.include_last_offset = include_last_offset
@@ -283,7 +281,7 @@ class HashEmbeddingBag(HashEmbedding):
             include_last_offset=self.include_last_offset,
         )
         return ops.hash_embedding_bag(
-            self._keys(ids),
+            self._checked(ids),
             offsets,
             self.weight,
             self.importance,
@@ -351,58 +349,3 @@ def _has_a_row_for_each_id(layer: HashEmbedding) -> bool:
 
 
 register_module_parameter_registration_hook(_refuse_tied_weight)
-
-
-def _refuse_what_only_tables_have(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any) -> None:
-    """A row of `nn.Embedding` belongs to one id; here ids share rows."""
-    given = [("max_norm", max_norm, None), ("norm_type", norm_type, 2.0)]
-    given.append(("scale_grad_by_freq", scale_grad_by_freq, False))
-    for name, value, default in given:
-        if value != default:
-            remedy = "scale the loss instead"
-            if name != "scale_grad_by_freq":
-                remedy = "normalise what comes out instead, say by torch.renorm"
-            raise TypeError(
-                f"{name}={value!r} of nn.Embedding has no counterpart in a hash embedding, whose "
-                f"rows are shared by many ids: leave it out, and {remedy}"
-            )
-
-
-def _warn_if_larger_than_a_table(layer: HashEmbedding) -> None:
-    """Where the weights of an id cost as much as a vector of its own."""
-    count = sum(p.numel() for p in layer.parameters())
-    table = layer.num_embeddings * layer.embedding_dim
-    if layer.importance is not None and count > max(table, _WORTH_A_WARNING):
-        warnings.warn(
-            f"this hash embedding has {count:,} parameters, but nn.Embedding("
-            f"{layer.num_embeddings}, {layer.embedding_dim}) has {table:,}: each id has "
-            f"num_hashes = {layer.num_hashes} weights of its own. Use nn.Embedding, fewer "
-            "num_embeddings (ids may share weights) or importance=False",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-@torch.no_grad()
-def _fill_normal(tensor: Tensor, std: float, generator: torch.Generator) -> None:
-    """Normals drawn in float32 where the generator lives, then moved: the same on every device."""
-    if tensor.is_meta:
-        return
-    if hasattr(tensor, "device_mesh"):
-        _fill_sharded(tensor, std, generator)
-        return
-    for part in torch.split(tensor.view(-1), _DRAW):
-        draw = torch.empty(part.shape, dtype=torch.float32, device=generator.device)
-        part.copy_(draw.normal_(0, std, generator=generator))
-
-
-def _fill_sharded(tensor: Any, std: float, generator: torch.Generator) -> None:
-    """Each rank draws all values, as one process would, and keeps its own."""
-    from torch.distributed.tensor import distribute_tensor
-
-    whole = torch.empty(tensor.shape, dtype=torch.float32, device=generator.device)
-    _fill_normal(whole, std, generator)
-    whole = whole.to(tensor.device_mesh.device_type, tensor.dtype)
-    tensor.copy_(
-        distribute_tensor(whole, tensor.device_mesh, tensor.placements, src_data_rank=None)
-    )

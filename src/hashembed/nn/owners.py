@@ -1,13 +1,19 @@
 """Which row optimizer a table belongs to, and modules whose tables may belong to one.
 
-A row optimizer may owe a table updates: a row moves when it is next needed. So whoever looks at a
-table, or writes to it, past its layer, has to be brought together with the optimizer. `RowModule`
-does so for saving, loading and copying.
+A table may have pending updates: a row moves when it is next needed. So code that reads or writes a
+table without its layer must involve the optimizer. `RowModule` does that for saving, loading and
+copying.
 
 A table belongs to the row optimizer that was made for it, or stepped on it, last. Once another kind
-of optimizer steps on it, it belongs to none: its gradients are dense again. Nothing is hung on
-tensors but a mark that the compiler understands: the optimizer holds its tables, and is found by
-their identity.
+of optimizer steps on it, it belongs to none, and its gradients are dense again.
+
+Why a registry by the identity of tables, and a mark on them, is needed:
+
+- An optimizer gets parameters, not layers, and a look-up may be a functional call without a layer.
+- Several layers may share a table, and a layer may get another table (FSDP, `to`, assignment), so a
+  reference from layer to optimizer goes stale; the tensor is the only thing that both sides hold.
+- Hooks of autograd run when the gradient is already dense, and never before a table is read.
+- A compiled graph can guard a plain attribute of a tensor, but not a look-up in a registry.
 """
 
 import copy
@@ -38,8 +44,8 @@ class Owner(Protocol):
     ) -> None:
         """Rows - base (N,) of a table, repeats included, are about to be read.
 
-        On a GPU some may lie behind the table's end: they are not read. Nor are those behind the
-        first `count`, if that is given.
+        On a GPU rows beyond the table's end are ignored, and so are all after the first `count`, if
+        that is given.
         """
 
     def apply_pending(self, table: Tensor) -> None:
@@ -62,7 +68,7 @@ class Owner(Protocol):
 
 
 _owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
-_made_sparse: set[int] = set()  # tables whose gradients are sparse for their owner's sake alone
+_made_sparse: set[int] = set()  # tables whose gradients are sparse only because of their owner
 _sources: "weakref.WeakKeyDictionary[nn.Module, weakref.ref[RowModule]]"
 _sources = weakref.WeakKeyDictionary()
 
@@ -74,14 +80,14 @@ def owner_of(table: Tensor | None) -> Owner | None:
 
 
 def may_have_owner(table: Tensor | None) -> bool:
-    """A plain attribute, because the compiler understands it."""
+    """Whether the table was ever given to an owner: a plain attribute, for the compiler."""
     return bool(getattr(table, "_has_row_optimizer", False))
 
 
 def give_to(owner: Owner, table: Tensor) -> None:
-    """From now on the table's gradients are sparse, and `owner` hears which rows are read.
+    """From now on the table's gradients are sparse, and `owner` is told which rows are read.
 
-    For as long as the optimizer lives, and nobody else takes the table.
+    This ends when the optimizer is deleted or another optimizer takes the table.
     """
     if owner_of(table) is owner:
         return
@@ -91,7 +97,7 @@ def give_to(owner: Owner, table: Tensor) -> None:
 
 
 def take_away(table: Tensor) -> None:
-    """The table gets what it is owed, and belongs to nobody."""
+    """Apply the table's pending updates; from now on it has no owner."""
     owner = owner_of(table)
     if owner is not None:
         owner.apply_pending(table)
@@ -99,12 +105,12 @@ def take_away(table: Tensor) -> None:
 
 
 def note_sparse(table: Tensor, for_owner: bool) -> None:
-    """Whether the table's gradient will be sparse for its owner's sake alone."""
+    """Note whether the table's gradient will be sparse only because of its owner."""
     (_made_sparse.add if for_owner else _made_sparse.discard)(id(table))
 
 
-def settle(tables: Iterable[Tensor | None]) -> None:
-    """Give tables all updates that they are owed."""
+def apply_pending(tables: Iterable[Tensor | None]) -> None:
+    """Apply all pending updates of tables."""
     for table in tables:
         owner = owner_of(table)
         if table is not None and owner is not None:
@@ -112,9 +118,9 @@ def settle(tables: Iterable[Tensor | None]) -> None:
 
 
 def _before_any_step(optimizer: Optimizer, args: Any, kwargs: dict[str, Any]) -> None:
-    """An optimizer of another kind steps on tables: they are its own from now on.
+    """An optimizer of another kind steps on tables: it takes them over.
 
-    Those that have a gradient, or will have one: a closure may make it.
+    It takes those that have a gradient, or may get one from a closure.
     """
     if torch.compiler.is_compiling() or hasattr(optimizer, "before_read"):
         return
@@ -137,13 +143,13 @@ register_optimizer_step_pre_hook(_before_any_step)
 class RowModule(nn.Module):
     """A module whose tables may belong to a row optimizer.
 
-    Its `state_dict`, copies and pickles have all updates. A copy, as `AveragedModel` and target
-    networks are, is compared with its source parameter by parameter; so whoever goes through the
-    parameters of a copy finds the source's up to date, too.
+    Its `state_dict`, copies and pickles include all pending updates. `AveragedModel` and target
+    networks compare a copy with its source parameter by parameter; so iterating over the parameters
+    of a copy applies the pending updates of the source, too.
     """
 
     def _save_to_state_dict(self, *args: Any) -> None:
-        settle(self._parameters.values())
+        apply_pending(self._parameters.values())
         super()._save_to_state_dict(*args)
 
     def _load_from_state_dict(self, *args: Any) -> None:
@@ -154,7 +160,7 @@ class RowModule(nn.Module):
                 owner.discard_pending(table)
 
     def __getstate__(self) -> dict[str, Any]:
-        settle(self._parameters.values())
+        apply_pending(self._parameters.values())
         return self.__dict__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -165,9 +171,9 @@ class RowModule(nn.Module):
         return made
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Module]]:
-        """As in every module; `parameters()` of whatever this one is part of comes by here."""
+        """As in every module; `parameters()` of any module that contains this one calls it."""
         source = _sources[self]() if self in _sources else None
         if source is not None:
-            settle(source._parameters.values())
+            apply_pending(source._parameters.values())
         found: Iterator[tuple[str, nn.Module]] = super().named_modules(*args, **kwargs)
         return found

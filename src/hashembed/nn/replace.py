@@ -1,4 +1,4 @@
-"""Swap the big embedding tables of any model for hash layers."""
+"""Replace the large embedding tables of any model by hash layers."""
 
 import warnings
 from dataclasses import dataclass, field, replace
@@ -75,11 +75,30 @@ def replace_embeddings(
         if options.get(name, False) not in (False, "sum"):
             raise ValueError(f"{name} changes the width of the vectors: the model would not fit")
 
-    def build(table: Table, **override: Any) -> HashEmbedding:
-        sizes = {"num_buckets": num_buckets, "num_hashes": num_hashes, "indexing": indexing}
-        return _hash_layer(table, {**sizes, **options, **override})
-
+    options = {
+        "num_buckets": num_buckets,
+        "num_hashes": num_hashes,
+        "indexing": indexing,
+        **options,
+    }
     report = Replacement(total_before=_count(model))
+    made: dict[nn.Module, HashEmbedding] = {}
+    for name, table in _plan(model, min_parameters, options, report):
+        made[table] = _hash_layer(table, options)
+        if options.get("seed") is None:
+            _hash_by_name(made[table], name)
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):  # children() would list a twin once
+            if child in made:
+                setattr(parent, name, made[child])
+    report.total_after = _count(model)
+    return report
+
+
+def _plan(
+    model: nn.Module, min_parameters: int, options: dict[str, Any], report: Replacement
+) -> list[tuple[str, Table]]:
+    """The tables to replace, with their names; reports them and those that stay."""
     planned: list[tuple[str, Table]] = []
     for name, module in model.named_modules():
         if not _is_table(module):
@@ -90,8 +109,8 @@ def replace_embeddings(
         reason = _unsupported(module)
         if reason is None:
             _refuse_tied(model, name, module)
-            with warnings.catch_warnings(action="ignore"):  # of layers that would be larger
-                after = _count(build(module, device="meta", seed=0))
+            with warnings.catch_warnings(action="ignore"):  # about layers that would be larger
+                after = _count(_hash_layer(module, {**options, "device": "meta", "seed": 0}))
             if after >= before:
                 reason = f"a hash layer would have {after:,} parameters instead of {before:,}"
             else:
@@ -99,18 +118,7 @@ def replace_embeddings(
                 planned.append((name, module))
         if reason is not None:
             report.skipped.append((name, reason))
-
-    made: dict[nn.Module, HashEmbedding] = {}
-    for name, table in planned:
-        made[table] = build(table)
-        if options.get("seed") is None:
-            _hash_by_name(made[table], name)
-    for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):  # children() would name a twin once
-            if child in made:
-                setattr(parent, name, made[child])
-    report.total_after = _count(model)
-    return report
+    return planned
 
 
 def _is_table(module: nn.Module) -> TypeGuard[Table]:
@@ -118,7 +126,7 @@ def _is_table(module: nn.Module) -> TypeGuard[Table]:
 
 
 def _hash_by_name(layer: HashEmbedding, name: str) -> None:
-    """The same in every run, and another for every table."""
+    """Choose the hash by the table's name: the same in every run, different for every table."""
     layer._set_hash(replace(layer.spec, seed=murmur3_32(name.encode(), 0)))
 
 
@@ -158,7 +166,7 @@ def _refuse_tied(model: nn.Module, name: str, table: Table) -> None:
 
 
 def _hash_layer(table: Table, options: dict[str, Any]) -> HashEmbedding:
-    """An untrained hash layer that fits where `table` stood."""
+    """An untrained hash layer that can take the place of `table`."""
     arguments: dict[str, Any] = {
         "padding_idx": table.padding_idx,
         "sparse": table.sparse,

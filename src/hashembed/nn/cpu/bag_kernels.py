@@ -70,9 +70,9 @@ class TokenGradients(NamedTuple):
 class Terms(NamedTuple):
     """Terms of the gradient of a table, for every token t and component i.
 
-        table_grad[targets[t, i]]  +=  factors[t, i] * source[source_rows[t], i * step + (0 .. width)]
+        table_grad[targets[t, i]]  +=  factors[t, i] * source[source_rows[t], begin : begin + width]
 
-    Tokens with source_rows[t] = -1 have none. Empty `factors` are 1.
+    where begin = i * step. Tokens with source_rows[t] = -1 have none. Empty `factors` are 1.
     """
 
     targets: I64  # (N, c): rows of the table

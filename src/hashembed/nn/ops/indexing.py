@@ -1,8 +1,8 @@
-"""The hash of `hashing/spec.py` in PyTorch: int64 tensors that never hold more than 48 bits midway.
+"""The hash of `hashing/spec.py` in PyTorch: int64 tensors whose intermediate values fit in 48 bits.
 
-Signed overflow is undefined in the C++ that `torch.compile` writes, and ONNX has no unsigned
-arithmetic worth the name; so products are split in halves, and every device and exporter gives the
-bits of the specification.
+Signed overflow is undefined in the C++ that `torch.compile` generates, and ONNX has hardly any
+unsigned arithmetic. So products are split in halves, and every device and exporter gives the bits
+of the specification.
 """
 
 import torch

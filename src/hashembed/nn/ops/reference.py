@@ -1,6 +1,6 @@
-"""Plain PyTorch: the definition of correct, with which every faster path is compared.
+"""The operations in plain PyTorch: the definition of what is correct.
 
-Half-precision tables are read as they are, and everything after the look-up is done in float32 and
+Half-precision tables are read as they are; everything after the look-up is done in float32 and
 rounded once, at the end.
 """
 
@@ -31,8 +31,8 @@ def token_vectors(
 
         e_w = sum_i P[row(w), i] * E[bucket_i(w)]        optionally followed by P[row(w)]
 
-    `aggregation="concat"` lays the k weighted components side by side instead of adding them, and
-    without `importance` every P is 1.
+    `aggregation="concat"` concatenates the k weighted components instead of adding them. Without
+    `importance` every P is 1.
     """
     dtype = _accumulation_dtype(weight.dtype)
     rows, buckets = rows_and_buckets(keys, seeds, spec)
@@ -75,7 +75,7 @@ def hash_embedding(
 
     if keep is None:
         return vectors(keys)
-    if sparse:  # a dropped token must not even stand in the gradient's indices
+    if sparse:  # the indices of the gradient must not contain dropped tokens
         kept = vectors(keys[keep])
         return kept.new_zeros((*keys.shape, kept.shape[-1])).masked_scatter(
             keep.unsqueeze(-1), kept
