@@ -99,14 +99,9 @@ class HashEmbedding(HashedModule, RowModule):
         self.sparse = sparse
         self._seed_gives_values = seed is not None
 
-        self.weight = nn.Parameter(
-            torch.empty(num_buckets, embedding_dim, device=device, dtype=dtype)
-        )
-        P = (
-            torch.empty(num_embeddings, num_hashes, device=device, dtype=dtype)
-            if importance
-            else None
-        )
+        kind: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.weight = nn.Parameter(torch.empty(num_buckets, embedding_dim, **kind))
+        P = torch.empty(num_embeddings, num_hashes, **kind) if importance else None
         self.register_parameter("importance", None if P is None else nn.Parameter(P))
         self.reset_parameters(generator)
         if importance:
