@@ -20,8 +20,8 @@ from hashembed.nn.engine.batches import placed
 from hashembed.nn.engine.graph import rounded
 from hashembed.nn.engine.model import DeepModel
 from hashembed.nn.gpu import rows as cuda_rows
-from hashembed.nn.gpu.call import Call
 from hashembed.nn.ops import dispatch as ops
+from hashembed.nn.ops import on_gpu
 from hashembed.nn.optim import base as row_optimizer
 from hashembed.nn.optim import optimizers as optim
 
@@ -46,7 +46,7 @@ def interpreted(monkeypatch):
     if not CUDA:
         for module in (row_optimizer, optim):
             monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
-        monkeypatch.setattr(ops, "Call", Call, raising=False)
+        monkeypatch.setattr(ops, "on_gpu", on_gpu, raising=False)
 
 
 @pytest.fixture

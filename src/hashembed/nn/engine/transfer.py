@@ -68,7 +68,6 @@ def train_members(
     labels: Labels,
     order: I64,
     rates: F32,
-    *,
     batch_size: int,
     weights: F32 | None,
     snippets: Snippets | None,
