@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hashembed
-from hashembed.core import njit as compiling
+from hashembed.core import kernel_cache
 
 SOURCE = Path(hashembed.__file__).parent
 DROP_CAPABILITY, WRITE_EVERYWHERE = 24, 1  # prctl's, of Linux
@@ -121,11 +121,11 @@ def triple(x):
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
     """Makes a kernel as a new process would: from its source, or from the files beside it."""
-    monkeypatch.setattr(compiling, "_told", [])
+    monkeypatch.setattr(kernel_cache, "_told", [])
     (tmp_path / "module.py").write_text(KERNEL)
 
     def make():
-        compiling._told.clear()
+        kernel_cache._told.clear()
         spec = spec_from_file_location("module", tmp_path / "module.py")
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -145,7 +145,7 @@ def damage(data, rng):
     return data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :]
 
 
-def test_damaged_kernels_are_compiled_anew(kernel, tmp_path, capfd):
+def test_damaged_kernels_are_compiled_again(kernel, tmp_path, capfd):
     assert kernel()(7) == 21
     files = sorted((tmp_path / "__pycache__").glob("module.triple*.nb*"))
     assert [file.suffix for file in files] == [".nbc", ".nbi"]
@@ -159,7 +159,7 @@ def test_damaged_kernels_are_compiled_anew(kernel, tmp_path, capfd):
         assert not damaged.stats.cache_hits
         said = capfd.readouterr().err
         assert said.count("\n") == 1
-        assert f"kernels in {tmp_path / '__pycache__'} are damaged; compiling them anew" in said
+        assert f"kernels in {tmp_path / '__pycache__'} are damaged; compiling them again" in said
         repaired = kernel()
         assert repaired(7) == 21
         assert sum(repaired.stats.cache_hits.values()) == 1
@@ -174,10 +174,10 @@ def test_files_that_are_whole_and_wrong(kernel, tmp_path, capfd):
     data = next((tmp_path / "__pycache__").glob("*.nbc"))
     for file in (index, data):
         before = file.read_bytes()
-        file.write_bytes(b"\x80\x04." + compiling._seal(b"\x80\x04."))
+        file.write_bytes(b"\x80\x04." + kernel_cache._seal(b"\x80\x04."))
         again = kernel()
         assert again(7) == 21
-        assert "cannot be read; compiling them anew" in capfd.readouterr().err
+        assert "cannot be read; compiling them again" in capfd.readouterr().err
         file.write_bytes(before)
     index_of_ints = index.read_bytes()
     assert kernel()(0.5) == 1.5  # a second kernel, in a file of its own

@@ -1,4 +1,4 @@
-"""Initial values of large tables, drawn by all threads and the same for any number of them."""
+"""Initial values of large tables, drawn in parallel; the same for any number of threads."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ PART = 1 << 18  # numbers that one generator draws
 def fill_normal(
     table: npt.NDArray[np.float32], std: float, seed: tuple[int, ...], threads: int
 ) -> None:
-    """table (rows, width) ~ N(0, std^2); it may be a view.
+    """table (rows, width) ~ N(0, std^2); the table may be a view.
 
-    Rows are drawn in parts, each by a generator that is seeded with `seed` and the part's number.
+    Rows are drawn in parts, each by a generator seeded with `seed` and the part's number.
     """
     rows, width = table.shape
     stride = max(1, PART // max(width, 1))

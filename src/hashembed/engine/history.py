@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from hashembed.core.checks import one_of, whole_number
+from hashembed.core.plotting import new_figure
 from hashembed.core.tables import html_table
 
 Monitor = Literal["loss", "accuracy"]
@@ -106,13 +107,7 @@ class History:
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw loss and validation accuracy over the passes."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            message = 'drawing a history needs matplotlib: pip install "hashembed[plot]"'
-            raise ImportError(message) from None
-
-        figure = Figure(figsize=(7, 4.5), layout="constrained")
+        figure = new_figure("a history", 7, 4.5)
         axes = figure.subplots()
         numbers = [epoch.number + 1 for epoch in self.epochs]
         axes.plot(numbers, [epoch.loss for epoch in self.epochs], "o-", label="training loss")

@@ -16,7 +16,7 @@ from hashembed.core.arrays import F32, I64
 from hashembed.engine.defaults import TrainConfig, default_batch, default_rate
 from hashembed.engine.history import Epoch, History
 from hashembed.engine.labels import Labels
-from hashembed.engine.protocol import Engine, LossNotFiniteError, loss_not_finite
+from hashembed.engine.protocol import Engine, Kept, LossNotFiniteError, loss_not_finite
 from hashembed.engine.training_state import TrainingState
 from hashembed.hashing.bags import Bags
 
@@ -114,7 +114,7 @@ class _Run:
     rate: float  # the first learning rate
     hooks: Hooks
     state: TrainingState
-    kept: Any = field(default=None, init=False)  # `Engine.keep` of the best pass of this run
+    kept: Kept | None = field(default=None, init=False)  # `Engine.keep` of the best pass
 
     @property
     def history(self) -> History:

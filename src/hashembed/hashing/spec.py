@@ -1,9 +1,9 @@
 """The hash, as a specification: from a token to its importance row and its k buckets.
 
-Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported;
-`docs/how-it-works/hash.md` says the same in words and pins it with test vectors. Other files hold
-the same functions for other machines (`scalars.py`, `nn/ops/indexing.py`) and are tested against
-this one.
+Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported.
+`docs/how-it-works/hash.md` says the same in words and pins it with test vectors. Other files have
+the same functions for Numba (`scalars.py`, `locate.py`) and torch (`nn/ops/indexing.py`); tests
+compare them with this one.
 
     word          -> key        two lanes of MurmurHash3_x86_32
     n-gram        -> key        MurmurHash3_x86_32 over its words' lanes
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from hashembed.core.arrays import I64, U32
 from hashembed.core.checks import one_of, whole_number
+from hashembed.core.wording import named
 
 HASH_VERSION = 1
 
@@ -41,7 +42,7 @@ GOLDEN = 0x9E3779B9  # 2^32 divided by the golden ratio
 _MASK = 0xFFFFFFFF
 
 
-# Unsigned overflow is meant. (NumPy warns of it for scalars only.)
+# Unsigned overflow is intended. (NumPy warns of it for scalars only.)
 _wrapping = np.errstate(over="ignore")
 
 
@@ -109,7 +110,7 @@ def word_key(word: str) -> int:
 
 
 def subword_key(piece: str) -> int:
-    """Key of a character n-gram of a word: a domain apart, so 'her' in 'where' is not 'her'."""
+    """Key of a character n-gram; its own domain, so 'her' in 'where' is not the word 'her'."""
     return bytes_key(piece.encode(), SUBWORD_SEEDS)
 
 
@@ -117,7 +118,7 @@ def ngram_key(words: Sequence[str]) -> int:
     """Key of an n-gram. One word is its own key; more words hash their lanes, in order.
 
     Lane a is MurmurHash3_x86_32 of the words' a lanes as little-endian blocks of four bytes; lane b
-    likewise. So an n-gram one word longer costs one more block, whatever n is.
+    likewise. So an n-gram with one word more costs one block more, for any n.
     """
     if not words:
         raise ValueError("an n-gram has at least one word, found none")
@@ -166,8 +167,8 @@ def row_hash(a: U32, seed: np.uint32) -> U32:
 def bucket_hash(a: U32, b: U32, seed: np.uint32) -> U32:
     """The 32-bit hash behind a bucket: from both lanes.
 
-    The seed enters twice: with one xor alone, ids a and a ^ s1 ^ s2 (b = 0 for both, as in
-    `shared`) would pick the same two buckets in swapped order.
+    The seed enters twice. With a single xor, ids a and a ^ s1 ^ s2 (b = 0 for both, as in `shared`)
+    would pick the same two buckets in swapped order.
     """
     return fmix32(fmix32(a ^ seed) + (b ^ seed))
 
@@ -202,8 +203,8 @@ class HashSpec:
         one_of("indexing", self.indexing, INDEXINGS)
         if self.num_hashes > self.num_buckets:
             raise ValueError(
-                f"num_hashes must not exceed num_buckets, found {self.num_hashes} hash functions "
-                f"for {self.num_buckets} buckets"
+                f"{named('num_hashes')} must not exceed {named('num_buckets')}, found "
+                f"{self.num_hashes} hash functions for {self.num_buckets} buckets"
             )
 
     @property

@@ -22,7 +22,7 @@ from hashembed.nn.engine.model import DeepModel
 from hashembed.nn.gpu import rows as cuda_rows
 from hashembed.nn.ops import dispatch as ops
 from hashembed.nn.ops import on_gpu
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import gpu_steps
 from hashembed.nn.optim import optimizers as optim
 
 CUDA = torch.cuda.is_available()
@@ -44,7 +44,7 @@ RATES = np.linspace(0.02, 0.01, -(-DOCUMENTS // BATCH)).astype(np.float32)
 def interpreted(monkeypatch):
     """Without a GPU rows are updated by the same kernels, interpreted."""
     if not CUDA:
-        for module in (row_optimizer, optim):
+        for module in (gpu_steps, optim):
             monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
         monkeypatch.setattr(ops, "on_gpu", on_gpu, raising=False)
 

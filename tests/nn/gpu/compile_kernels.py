@@ -27,7 +27,7 @@ from hashembed.nn.gpu import rows as cuda_rows
 from hashembed.nn.gpu.call import Call
 from hashembed.nn.gpu.kernels import layout
 from hashembed.nn.gpu.kernels.layout import RuleKind
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import gpu_steps
 from hashembed.nn.optim import optimizers as optim
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -204,7 +204,7 @@ def shallow():
 
 
 def main():
-    for module in (row_optimizer, optim):  # without a GPU they have no need of it
+    for module in (gpu_steps, optim):  # without a GPU they have no need of it
         module.cuda_rows = cuda_rows
     JITFunction.run = compile_kernel
     for part in (layers, rules, training, shallow):

@@ -17,7 +17,8 @@ from hashembed.nn.gpu import tiles
 from hashembed.nn.gpu.kernels import layout
 from hashembed.nn.gpu.kernels.layout import RuleKind
 from hashembed.nn.ops import reference
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import gpu_steps
+from hashembed.nn.optim import history as histories
 from hashembed.nn.optim import optimizers as optim
 
 SHORT = [0, 2, 0, 1, 5, 0]
@@ -27,7 +28,7 @@ UNIT = layout.EXTENT_UNIT.value
 @pytest.fixture(autouse=True)
 def without_a_gpu(monkeypatch):
     """Optimizers have no need of these kernels there."""
-    for module in (row_optimizer, optim):
+    for module in (gpu_steps, optim):
         monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
 
 
@@ -484,9 +485,9 @@ def test_updates_in_other_precisions(name, dtype):
 
 def test_histories_are_made_shorter_and_longer():
     history = torch.arange(2 * 10, dtype=torch.float64).view(2, 10)
-    shorter = row_optimizer._resized(history, 8, 4)
+    shorter = histories.resized(history, 8, 4)
     assert shorter.tolist() == [[8, 5, 6, 7], [18, 15, 16, 17]]
-    longer = row_optimizer._resized(shorter, 8, 6)
+    longer = histories.resized(shorter, 8, 6)
     assert longer.tolist() == [[6, 7, 8, 0, 0, 5], [16, 17, 18, 0, 0, 15]]
 
 
