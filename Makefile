@@ -40,6 +40,7 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m pip install -q -c constraints.txt -e ".[torch,bench]"
 	$(PYTHON) -m benchmarks.bench_text --data $(DATA)/imdb
 	$(PYTHON) -m benchmarks.bench_step
+	$(PYTHON) -m benchmarks.bench_step --scaling
 	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_rates --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_patience --data $(DATA)
@@ -47,7 +48,10 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_dictionary --data $(DATA)/imdb
 	$(PYTHON) -m benchmarks.bench_latency --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_online --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_punctuation --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_imbalance --data $(DATA)
 	$(PYTHON) -m benchmarks.report
+	$(PYTHON) -m benchmarks.index
 	$(PYTHON) -m benchmarks.plot_readme
 
 bench-gpu:       ## the benchmark of docs/results/gpu.md, on a CUDA GPU

@@ -276,7 +276,7 @@ class Engine:
             self.model.train(bags, labels, order, rates, batch_size=BAGS)
 
     def run(self) -> None:
-        steps = self.model.prepared
+        steps = self.model.gpu_steps
         steps.begin(BAGS * self.STEPS, 0)
         steps.run(0, np.full(self.STEPS, BAGS * LENGTH), BAGS * self.STEPS)
 

@@ -275,7 +275,7 @@ BEGIN = """<!-- Made by `python -m benchmarks.index`, from the files in results.
 
 # Benchmarks
 
-`make bench DATA=FOLDER` runs most of those for a CPU, `make bench-gpu` and `make bench-gpu-text`
+`make bench DATA=FOLDER` runs those for a CPU, `make bench-gpu` and `make bench-gpu-text`
 those for a GPU. `python -m benchmarks.report` puts their tables into the documentation.
 """
 END = f"""

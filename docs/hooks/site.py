@@ -1,10 +1,11 @@
-"""Two things the site needs beyond MkDocs: files from outside `docs/`, and drawings in its colours.
+"""What the site needs beyond MkDocs: files from outside `docs/`, drawings, cells that do not break.
 
 Pages link to files of the repository as they do when read there: `../../CHANGELOG.md`. Each such
 file is copied to `project/` in the site, and the link leads there. Markdown files become pages, and
 their own links are followed too. Links to folders become plain text.
 
 SVG drawings are put into the page itself, so that the switch between light and dark reaches them.
+In tables, "90.1 ± 0.2" and short code stay on one line.
 """
 
 import os
@@ -18,6 +19,8 @@ ROOT = DOCS.parent
 OUTSIDE = "project"  # the folder of the site for files from outside docs/
 LINK = re.compile(r"(?<!`)\[((?:!\[[^]]*\]\([^)]*\)|[^]\[])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)]*)?\)")
 IMAGE = re.compile(r'<img [^>]*src="([^"]+\.svg)"[^>]*/?>')
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+SHORT_CODE = re.compile(r"<code>([^<]{1,24})</code>")
 
 
 def on_files(files, config):
@@ -56,7 +59,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(html, page, config, files):
-    """Put drawings into the page."""
+    """Put drawings into the page, and keep short things in table cells on one line."""
 
     def inline(image):
         path = DOCS / Path(page.file.dest_uri).parent / image[1]
@@ -64,7 +67,11 @@ def on_page_content(html, page, config, files):
             return image[0]
         return f'<div class="drawing">{path.read_text()}</div>'
 
-    return IMAGE.sub(inline, html)
+    def unbroken(cell):
+        text = cell[0].replace(" ± ", "&nbsp;±&nbsp;")
+        return SHORT_CODE.sub(r'<code class="short">\1</code>', text)
+
+    return CELL.sub(unbroken, IMAGE.sub(inline, html))
 
 
 def outside_links(page):

@@ -71,7 +71,7 @@ def test_a_threshold_for_several_labels(several):
 
 
 def test_a_threshold_where_there_is_one_class(languages):
-    with pytest.raises(ValueError, match=r"exactly one: predict_top\(texts, 1, threshold=...\)"):
+    with pytest.raises(ValueError, match=r"exactly one label: use predict_top\(texts, 1, thr"):
         languages.predict(["Wo ist"], threshold=0.5)
 
 

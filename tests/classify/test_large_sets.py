@@ -88,9 +88,9 @@ def test_validation_data_of_its_own(sentences):
     assert clf.history_.best.validation_accuracy == pytest.approx(
         clf.score(texts[2000:], labels[2000:]), abs=1e-6
     )
-    with pytest.raises(ValueError, match="validation has labels that training has not"):
+    with pytest.raises(ValueError, match="in the validation data, but not in the training data"):
         clf.fit(texts[:9], labels[:9], validation=(["x"], ["Klingon"]))
-    with pytest.raises(ValueError, match="found 1 texts to validate on, but 2 labels"):
+    with pytest.raises(ValueError, match="found 1 validation texts, but 2 labels"):
         clf.fit(texts[:9], labels[:9], validation=(["x"], labels[:2]))
 
 

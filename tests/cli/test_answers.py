@@ -130,7 +130,7 @@ def test_chosen_columns(folder, tmp_path):
     run(*asked, "--keep", "label,id", "--on-error", "skip")
     assert rows_of(out)[0] == {"label": "+", "id": "7", "prediction": "+"}
     there = run(*asked, code=2).stderr
-    assert "is there already" in there
+    assert "already exists" in there
     assert "or add --force" in there
     asked = (*asked, "--force")
     run(*asked, "--keep", "1", "--on-error", "skip", "-q")
@@ -215,7 +215,7 @@ def test_keys_that_come_too_late_for_a_table_are_named(tmp_path, capsys, format,
         writer.write({"late": JsonTexts(pa.array(["2"])), "p": pa.array(["-"])})
         writer.close()
     told = capsys.readouterr().err
-    assert "Left out keys that only later rows have: late; JSON lines (.jsonl) keep them" in told
+    assert "Left out keys that first appear in later rows: late. A .jsonl file keeps them" in told
     if first is None:
         assert pq.read_table(out).to_pydict() == {"a": ["1", None], "p": ["+", "-"]}
     else:
@@ -262,15 +262,15 @@ def test_several_labels_in_a_column(folder, tmp_path):
     assert rows[1]["predictions"] == "+"
     other = tmp_path / "other.csv"
     refused = run("predict", folder / "comma", "-o", other, input="x\n", code=2)
-    assert "'a,b' has a comma in it: write a .jsonl or a .parquet file" in refused.stderr
+    assert "'a,b' has a comma in it. Write a .jsonl or .parquet file" in refused.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-o", "out.xls"], "expected a name that ends in one of .csv, .tsv"),
-        (["--keep", "id"], "--keep goes with --output"),
-        (["-o", "out.csv", "--json"], "--output FILE.jsonl writes JSON"),
+        (["-o", "out.xls"], "expected a file name that ends in .csv, .tsv"),
+        (["--keep", "id"], "--keep needs --output"),
+        (["-o", "out.csv", "--json"], "Use --output FILE.jsonl"),
         (["-o", "data.csv"], "data.csv is read by this command"),
         (["-o", "./data.csv", "data.csv"], "data.csv is read by this command"),
     ],
@@ -321,7 +321,7 @@ def test_explain_a_chosen_class(folder, tmp_path):
     assert number["class"] == 2
     assert number["predicted"] == 1
     wrong = run("explain", folder / "one", "good", "--class", "x", code=2)
-    assert "the model has no class 'x', only +, -, ?" in wrong.stderr
+    assert "found 'x', but the classes of the model are +, -, ?" in wrong.stderr
 
 
 def test_explain_a_file(folder, tmp_path):
@@ -356,14 +356,14 @@ def test_explain_a_file(folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "Give a text or --file FILE, one of them"),
-        (["good", "--file", "data.csv"], "Give a text or --file FILE, one of them"),
+        ([], "Give either a text or --file FILE, found neither"),
+        (["good", "--file", "data.csv"], "Give either a text or --file FILE, found both"),
         (["--file", "data.csv", "--plot", "x.png"], "--plot draws one text"),
-        (["good", "-o", "x.jsonl"], "--output goes with --file"),
-        (["good", "--full"], "--full goes with --file"),
-        (["good", "--text", "body"], "--text goes with --file"),
-        (["good", "--on-error", "skip"], "--on-error goes with --file"),
-        (["--file", "data.csv", "-o", "x.csv"], "ends in one of .jsonl, .ndjson"),
+        (["good", "-o", "x.jsonl"], "--output needs --file"),
+        (["good", "--full"], "--full needs --file"),
+        (["good", "--text", "body"], "--text needs --file"),
+        (["good", "--on-error", "skip"], "--on-error needs --file"),
+        (["--file", "data.csv", "-o", "x.csv"], "ends in .jsonl or .ndjson"),
         (["--file", "data.csv", "--html", "data.csv"], "is read by this command"),
     ],
 )

@@ -72,7 +72,7 @@ def test_an_output_is_never_an_input(folder, command, option):
     before = contents(folder)
     result = run(*command.split(), code=2)
     assert option in result.stderr
-    assert "is read by this command" in result.stderr or "is the file of --" in result.stderr
+    assert "is read by this command" in result.stderr or "is also the file of --" in result.stderr
     assert contents(folder) == before
 
 
@@ -81,22 +81,22 @@ def test_an_output_is_not_put_among_documents(folder):
         (folder / "docs" / name).mkdir(parents=True)
         (folder / "docs" / name / "1.txt").write_text("x")
     result = run("train", "docs", "-o", "docs/good/model", code=2)
-    assert "lies in docs" in result.stderr
+    assert "is in docs" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("command", "found"),
     [
         ("train data.csv -o notes.txt", "is not a model"),
-        ("train data.csv -o page.html", "is a page of HTML"),
+        ("train data.csv -o page.html", "is an HTML page"),
         ("train data.csv -o plot.png", "is a picture"),
-        ("train data.csv -o snapshot", "is a snapshot of training"),
+        ("train data.csv -o snapshot", "is a training state"),
         ("train data.csv -o m --checkpoint model", "is a model"),
         ("train data.csv -o m --checkpoint model --force", "is a model"),
-        ("train data.csv -o m --checkpoint notes.txt", "is not a snapshot"),
-        ("explain model text --html notes.txt", "is not a page"),
+        ("train data.csv -o m --checkpoint notes.txt", "is not a training state"),
+        ("explain model text --html notes.txt", "is not an HTML page"),
         ("explain model text --html other", "is a model"),
-        ("explain model text --plot page.html", "is a page"),
+        ("explain model text --plot page.html", "is an HTML page"),
         ("plan --dim 8 --vocabulary 1k --plot notes.txt", "is not a picture"),
     ],
 )
@@ -105,15 +105,15 @@ def test_a_file_of_another_kind_is_kept(folder, command, found):
     run("train", "data.csv", "-o", "other", "--checkpoint", "snapshot", "-q")
     before = contents(folder)
     result = run(*command.split(), code=2)
-    assert "is there already" in result.stderr
+    assert "already exists" in result.stderr
     assert found in result.stderr
     assert contents(folder) == before
 
 
 def test_a_table_replaces_nothing_without_force(folder):
     """Answers cannot be told from data."""
-    for name, found in (("data.csv", "is perhaps data"), ("model", "is a model")):
-        with pytest.raises(click.BadParameter, match=f"is there already, and {found}: .*--force"):
+    for name, found in (("data.csv", "may be data"), ("model", "is a model")):
+        with pytest.raises(click.BadParameter, match=f"already exists and {found}: .*--force"):
             check_outputs([], [Output("--output", name, "table")])
         check_outputs([], [Output("--output", name, "table")], force=True)
     check_outputs([], [Output("--output", "new.csv", "table")])
@@ -173,7 +173,7 @@ def command(text):
 def test_standard_output_is_not_an_input(folder):
     done = command("hashembed predict model notes.txt >> notes.txt")
     assert done.returncode == 2
-    assert "Standard output is notes.txt" in done.stderr
+    assert "Standard output goes to notes.txt" in done.stderr
     assert Path("notes.txt").read_text() == "my notes\n"
 
 

@@ -176,7 +176,7 @@ def test_bad_counts(text: str) -> None:
         (["--vocabulary", "1M", "--dim", "0"], "'--dim': 0 is not in the range"),
         (["--vocabulary", "1M", "--dim", "20", "--budget", "1X"], "'--budget': found '1X'"),
         (["--vocabulary", "1M", "--dim", "20", "--budget", "1kB"], "budget of 1 kB is too small"),
-        ([*EXAMPLE, "--ngrams", "2-1"], "'--ngrams': found '2-1', expected lengths such as"),
+        ([*EXAMPLE, "--ngrams", "2-1"], "'--ngrams': found '2-1', expected a length from 1 to 99"),
         ([*EXAMPLE, "--ngrams", "0"], "'--ngrams': found '0'"),
         ([*EXAMPLE, "--indexing", "both"], "'both' is not one of"),
         ([*EXAMPLE, "--dtype", "int8"], "'int8' is not one of"),
@@ -205,7 +205,7 @@ def test_plot(tmp_path: Path) -> None:
 def test_plot_where_it_cannot_be_written(tmp_path: Path) -> None:
     result = run(*EXAMPLE, "--plot", str(tmp_path / "missing" / "plan.png"))
     assert result.exit_code == 2  # before anything is counted, as of every output
-    assert f"cannot be written: there is no folder {tmp_path / 'missing'}" in result.stderr
+    assert f"cannot be written: found no folder {tmp_path / 'missing'}" in result.stderr
 
 
 def test_plot_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_text_without_words(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     result = run("--text", str(path), "--dim", "20")
     assert result.exit_code == 1
-    assert result.stderr == f"Error: No n-grams found in {path}.\n"
+    assert result.stderr == f"Error: {path}: found no n-grams, so there is nothing to plan for.\n"
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -268,10 +268,12 @@ def test_lengths_that_the_pipeline_refuses(monkeypatch: pytest.MonkeyPatch) -> N
 def test_text_that_cannot_be_read(tmp_path: Path) -> None:
     missing = run("--text", str(tmp_path / "missing"), "--dim", "20")
     assert missing.exit_code == 1
-    assert missing.stderr == f"Error: Cannot read {tmp_path}/missing: No such file or directory.\n"
+    assert (
+        missing.stderr == f"Error: {tmp_path}/missing: cannot be read: No such file or directory.\n"
+    )
     directory = run("--text", str(tmp_path), "--dim", "20")
     assert directory.exit_code == 1
-    assert directory.stderr == f"Error: Cannot read {tmp_path}: Is a directory.\n"
+    assert directory.stderr == f"Error: {tmp_path}: cannot be read: Is a directory.\n"
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -26,22 +26,25 @@ def data(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--stream", "--plot", "p.png"], "--plot does not go with --stream"),
-        (["--stream", "--validation", "no.csv"], "--validation does not go with --stream"),
-        (["--stream", "--validation-fraction", "0.1"], "--validation-fraction does not go with"),
-        (["--stream", "--checkpoint", "c"], "--checkpoint does not go with --stream"),
-        (["--stream", "--cache-dir", "c"], "--cache-dir does not go with --stream"),
-        (["--stream", "--passes", "3"], "--passes does not go with --stream: a stream is read"),
-        (["--stream", "--patience", "3"], "--patience does not go with --stream"),
-        (["--stream", "--bits", "16"], "--bits does not go with --stream"),
-        (["--stream", "--resume", "--continue"], "give one"),
-        (["--resume"], "--resume goes with --stream"),
-        (["--continue"], "--continue goes with --stream"),
-        (["--save-seconds", "3"], "--save-seconds goes with --stream"),
-        (["--patience", "3"], "--patience needs data to validate on"),
-        (["--validation", "v.csv", "--validation-fraction", "0.1"], "not both"),
-        (["--class-weight", "half"], "expected 'balanced', 'sqrt' or weights such as"),
-        (["--class-weight", "+=x"], "expected 'balanced', 'sqrt' or weights such as"),
+        (["--stream", "--plot", "p.png"], "--plot cannot be used with --stream"),
+        (["--stream", "--validation", "no.csv"], "--validation cannot be used with --stream"),
+        (["--stream", "--validation-fraction", "0.1"], "--validation-fraction cannot be used with"),
+        (["--stream", "--checkpoint", "c"], "--checkpoint cannot be used with --stream"),
+        (["--stream", "--cache-dir", "c"], "--cache-dir cannot be used with --stream"),
+        (["--stream", "--passes", "3"], "--passes cannot be used with --stream: a stream is read"),
+        (["--stream", "--patience", "3"], "--patience cannot be used with --stream"),
+        (["--stream", "--bits", "16"], "--bits cannot be used with --stream"),
+        (["--stream", "--resume", "--continue"], "Give either --resume"),
+        (["--resume"], "--resume needs --stream"),
+        (["--continue"], "--continue needs --stream"),
+        (["--save-seconds", "3"], "--save-seconds needs --stream"),
+        (["--patience", "3"], "--patience needs validation data"),
+        (
+            ["--validation", "v.csv", "--validation-fraction", "0.1"],
+            "Give either --validation or --validation-fraction, found both",
+        ),
+        (["--class-weight", "half"], "expected balanced, sqrt, or weights such as"),
+        (["--class-weight", "+=x"], "expected balanced, sqrt, or weights such as"),
     ],
 )
 def test_no_option_is_ignored(data, tmp_path, options, said):
@@ -52,10 +55,10 @@ def test_no_option_is_ignored(data, tmp_path, options, said):
 
 def test_python_refuses_the_same():
     texts, labels = ["a", "b"] * 10, ["x", "y"] * 10
-    with pytest.raises(ValueError, match="patience=3 needs data to validate on"):
+    with pytest.raises(ValueError, match="patience=3 needs validation data"):
         TextClassifier(patience=3).fit(texts, labels)
     clf = TextClassifier(validation_fraction=0.2)
-    with pytest.raises(ValueError, match=r"validation_fraction=0\.2: give one of them"):
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.2: give only one of them"):
         clf.fit(texts, labels, validation=(texts, labels))
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.cases.files import pairs, write
 
-from hashembed.core.wording import command_words
+from hashembed.core.wording import command_options
 from hashembed.readers import DataError, read, read_texts
 
 WORDS = ["the", "film", "was", "a", "very", "long", "and", "slow", "story", "about", "rain"]
@@ -172,7 +172,8 @@ def test_names_that_are_not_there(tmp_path):
     found = "found no label column 'kind': the columns are 'stars', 'body'; row 1 was read as the "
     with pytest.raises(DataError, match=found + "header: if it is data, give header=False$"):
         read(path, label="kind")
-    with command_words(), pytest.raises(DataError, match=found + ".*give --no-header$"):
+    options = command_options({"header": "--header"})
+    with options, pytest.raises(DataError, match=found + ".*give --no-header$"):
         read(path, label="kind")
     with pytest.raises(DataError, match=r"without names; give a number .* give header=True$"):
         read(path, label="stars", header=False)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.cases.files import pairs, write
 
 from hashembed.cli import main
-from hashembed.core.wording import command_words
+from hashembed.core.wording import command_options
 from hashembed.readers import DataError, read, read_batches, read_texts
 
 SPLIT = [(["a", "b"], "x"), (["b"], "y"), ([], "z"), (["c"], "u")]
@@ -191,7 +191,7 @@ def test_joint_labels_are_noticed(tmp_path, separator):
     found = warning(tmp_path, joint(separator))
     assert "combinations of 28" in found
     assert found.endswith(f"give label_separator={separator!r}")
-    with command_words():
+    with command_options({"label_separator": "--label-separator"}):
         assert warning(tmp_path, joint(separator)).endswith(f'give --label-separator "{separator}"')
 
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from hashembed.core.arrays import F32
 from hashembed.core.checks import whole_number
+from hashembed.core.wording import named
 from hashembed.engine.protocol import to_probabilities
 
 THRESHOLD = 0.5  # of the probability of a label where a text may have several
@@ -28,7 +29,9 @@ def limits(
 def _checked(threshold: float) -> float:
     number = isinstance(threshold, int | float | np.number) and not isinstance(threshold, bool)
     if not number or not 0 <= threshold <= 1:
-        raise ValueError(f"threshold must be a probability from 0 to 1, found {threshold!r}")
+        raise ValueError(
+            f"{named('threshold')} must be a probability from 0 to 1, found {threshold!r}"
+        )
     return float(threshold)
 
 

@@ -216,10 +216,10 @@ def compare(
             "train both on labels of one type, such as str"
         )
     column = to_arrow(texts)
-    answers = [_answers(clf, column) for clf in (first, second)]
+    answers = [_sets(clf.predict(column), clf) for clf in (first, second)]
     several = any(clf.label_form_ != "single" for clf in (first, second))
     wider = second if second.label_form_ != "single" else first
-    truth = _truth(labels, wider)
+    truth = _sets(labels, wider)
     right = np.array([[a == t for a, t in zip(row, truth, strict=True)] for row in answers], bool)
     return Comparison(
         first=first.evaluate(column, labels),
@@ -258,17 +258,8 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * total * math.exp(logarithm - n * math.log(2)))
 
 
-def _answers(clf: TextClassifier, column: pa.ChunkedArray) -> list[Answer]:
-    """The labels that a model gives each text."""
-    given = clf.predict(column)
-    if clf.label_form_ == "single":
-        return [frozenset([label]) for label in given.tolist()]
-    if clf.label_form_ == "matrix":
-        return [frozenset(np.flatnonzero(row).tolist()) for row in given]
-    return [frozenset(row) for row in given]
-
-
-def _truth(labels: Any, clf: TextClassifier) -> list[Answer]:
+def _sets(labels: Any, clf: TextClassifier) -> list[Answer]:
+    """The labels of each text as a set, whatever form they come in."""
     targets = encode(labels, clf.classes_, clf.label_form_)
     classes = targets.classes[targets.labels.labels].tolist()
     edges = targets.labels.offsets.tolist()

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from hashembed.core.checks import whole_number
+from hashembed.core.wording import given, named
 from hashembed.engine.ensemble import Ensemble, member_seeds
 from hashembed.engine.protocol import Engine, State
 from hashembed.engine.shallow.kernel import MAX_DIM
@@ -156,7 +157,9 @@ def choose_device(device: str) -> str:
     if device == "cpu":
         return device
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
-        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', found {device!r}")
+        raise ValueError(
+            f"{named('device')} must be 'auto', 'cpu', 'cuda' or 'cuda:N', found {device!r}"
+        )
     found = "no torch is installed"
     try:
         import torch
@@ -173,6 +176,6 @@ def choose_device(device: str) -> str:
     if device == "auto":
         return "cpu"
     raise ValueError(
-        f"device={device!r} needs a CUDA GPU and a build of torch for it, but {found}; "
+        f"{given('device', device)} needs a CUDA GPU and a build of torch for it, but {found}; "
         "'cpu' needs neither, and 'auto' takes what there is"
     )

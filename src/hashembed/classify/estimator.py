@@ -48,7 +48,7 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._is_fitted()
+        return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Any:
         """What kind of estimator this is."""
@@ -83,11 +83,8 @@ class Estimator:
         """The names of the columns of `transform`."""
         raise NotImplementedError
 
-    def _is_fitted(self) -> bool:
-        return hasattr(self, "model_")
-
     def _check_fitted(self) -> None:
-        if self._is_fitted():
+        if self.__sklearn_is_fitted__():
             return
         error: type[Exception] = NotFittedError
         if "sklearn" in sys.modules:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hashembed.classify.engine_plan import EnginePlan, choose_device
 from hashembed.classify.quantize import BITS, decode, encode
 from hashembed.classify.stream_position import StreamPosition
+from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.checks import whole_number
 from hashembed.engine.defaults import MAX_BATCH
 from hashembed.engine.history import History
@@ -25,13 +26,15 @@ from hashembed.engine.tensor_file import (
 )
 from hashembed.text.config import TextConfig
 
+C = TypeVar("C", bound=TrainedClassifier)
+
 KIND = "TextClassifier"
 TABLES = ("E", "P")  # kept in half precision, or less
 MAX_LABEL_BYTES = 2**31  # NumPy gives every label as much room as the longest
 
 
 def save_classifier(
-    classifier: Any, path: str | os.PathLike[str], for_training: bool, bits: int
+    classifier: TrainedClassifier, path: str | os.PathLike[str], for_training: bool, bits: int
 ) -> None:
     """Write a trained classifier; `TextClassifier.save` says what the options mean."""
     if bits not in (16, *BITS):
@@ -59,7 +62,7 @@ def save_classifier(
         "class_counts": classifier.class_counts_.tolist(),
         "texts_seen": classifier.texts_seen_,
         "history": classifier.history_.to_dict(),
-        "stream_rate": getattr(classifier, "stream_rate_", None),
+        "stream_rate": classifier.stream_rate_,
         "stream_position": classifier.stream_position_.to_dict(),
         "mean_squares": model.mean_squares() if isinstance(model, ShallowModel) else None,
         "for_training": for_training,
@@ -68,15 +71,15 @@ def save_classifier(
     save_tensors(path, KIND, tensors, meta)
 
 
-def load_classifier(cls: Any, path: str | os.PathLike[str], threads: int | None) -> Any:
+def load_classifier(cls: type[C], path: str | os.PathLike[str], threads: int | None) -> C:
     """Read a classifier that `save_classifier` wrote."""
     tensors, meta = load_tensors(path, KIND)
     with understanding(path):
         return _assemble(cls, tensors, meta, threads)
 
 
-def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
-    self = cls(**_known_parameters(cls, meta["params"]))
+def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> C:
+    self = cls().set_params(**_known_parameters(cls, meta["params"]))
     self.threads = threads
     plan = EnginePlan.from_dict(meta["engine"])
     for_training = _flag("for_training", meta["for_training"])
@@ -96,8 +99,8 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
         self.model_.load_state(tensors)
     else:
         self.model_ = plan.restore(tensors, threads)
-    if meta["stream_rate"] is not None:
-        self.stream_rate_ = _positive("stream_rate", meta["stream_rate"])
+    rate = meta["stream_rate"]
+    self.stream_rate_ = None if rate is None else _positive("stream_rate", rate)
     if meta["mean_squares"] is not None and isinstance(self.model_, ShallowModel):
         squares = _squares(meta["mean_squares"])
         if not for_training:
@@ -108,7 +111,7 @@ def _assemble(cls: Any, tensors: Arrays, meta: Any, threads: int | None) -> Any:
 # --- fields that say something of each other --------------------------------------------------
 
 
-def _known_parameters(cls: Any, saved: Any) -> dict[str, Any]:
+def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any]:
     """What the constructor was given; JSON has no tuples, and other versions other parameters."""
     params = {name: value for name, value in saved.items() if name in cls._parameters()}
     for name in ("ngrams", "subwords", "hidden_layers"):

@@ -1,7 +1,7 @@
-"""Learning from a stream: each text is answered first and learned from then.
+"""Learning from a stream: each text is answered first, then learned.
 
-The share of right answers so far, the *progressive accuracy*, is an honest estimate without a test
-set, because no text was seen before it was answered.
+The share of right answers so far, the *progressive accuracy*, estimates the accuracy without a test
+set: the model has seen no text before answering it.
 """
 
 import os
@@ -20,12 +20,12 @@ from hashembed.engine.protocol import LossNotFiniteError, loss_not_finite
 
 
 class OtherStreamError(ValueError):
-    """A stream is not the one that a model was learning: it can be learned, but not resumed."""
+    """The stream is not the one that the model has learned, so it cannot be resumed."""
 
 
 @dataclass
 class Progressive:
-    """Where a stream stands."""
+    """How far a stream has been learned, and how well it was answered."""
 
     texts: int = 0
     right: int = 0
@@ -45,7 +45,7 @@ class Progressive:
         return self.recent_right / max(self.recent_texts, 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The fields as JSON values."""
         return {
             **asdict(self),
             "accuracy": self.accuracy,
@@ -64,46 +64,33 @@ def learn_stream(
     on_save: Callable[[int], object] = lambda texts: None,
     report_first: int = 1000,
 ) -> Progressive:
-    """Answer and learn batches of (texts, labels), in their order.
+    """Answer and then learn batches of (texts, labels), in their order.
 
-    `path` gets the model, with everything it needs to learn on, every so many seconds and at the
-    end: a process that is killed loses what came since. `on_save` is told after how many texts.
-    Reports come after `report_first` texts and then whenever twice as many have been seen.
+    Args:
+        classifier: a new one, or one that has learned before.
+        batches: the stream.
+        path: the model is saved here, with all that it needs to learn on, every `save_seconds` and
+            at the end. A process that is killed loses what came after the last save.
+        resume: True for the same stream from its beginning, after an interruption: texts that the
+            model has learned are skipped (see `unlearned`). False for new data.
+        on_report: gets the progress after `report_first` texts, then each time their number has
+            doubled, and at the end.
+        on_save: gets the number of texts learned, after every save.
 
-    A loss that is no longer finite raises `LossNotFiniteError`, and nothing more is saved.
-
-    `resume` is for the same stream once more, from its beginning, after an interruption: the texts
-    that the model has learned from are recognised and skipped (`unlearned`). Without it, the stream
-    is new data.
+    If the loss is no longer finite, it raises `LossNotFiniteError` and saves nothing more.
     """
-    position = StreamPosition()
+    stream = _Stream(classifier, path, on_save)
     if resume:
-        position = getattr(classifier, "stream_position_", position)
-        batches = unlearned(batches, position)
-    progress = Progressive()
+        stream.position = getattr(classifier, "stream_position_", stream.position)
+        batches = unlearned(batches, stream.position)
+    progress = stream.progress
     start = last_save = time.monotonic()
     due = report_first
-    learned: Any = None  # the texts of the last batch
-
-    def save() -> None:
-        if path is not None and learned is not None:
-            _check_sound(classifier, learned)
-            classifier.save(path, for_training=True)
-            on_save(classifier.texts_seen_)
-
     try:
         for texts, labels in batches:
             if len(texts) == 0:
                 continue
-            following = position.after(texts, labels)
-            right = _right(classifier, texts, labels)
-            uninterrupted(partial(_learn_and_count, classifier, texts, labels, following))
-            position, learned = following, texts
-            progress.texts += len(texts)
-            progress.recent_texts += len(texts)
-            progress.right += right
-            progress.recent_right += right
-            progress.classes = len(classifier.classes_)
+            stream.learn(texts, labels)
             now = time.monotonic()
             progress.seconds = now - start
             if progress.texts >= due:
@@ -112,35 +99,76 @@ def learn_stream(
                 while due <= progress.texts:
                     due *= 2
             if now - last_save >= save_seconds:
-                uninterrupted(save)
+                uninterrupted(stream.save)
                 last_save = time.monotonic()
     except LossNotFiniteError:
         raise
     except BaseException:
         try:
-            uninterrupted(save)
-        except KeyboardInterrupt:  # a second one: what was learned is still worth keeping
-            uninterrupted(save)
+            uninterrupted(stream.save)
+        except KeyboardInterrupt:  # a second Ctrl-C: still keep what was learned
+            uninterrupted(stream.save)
         raise
-    uninterrupted(save)
+    uninterrupted(stream.save)
     if progress.recent_texts:
         on_report(progress)
     return progress
 
 
-def _check_sound(classifier: TextClassifier, texts: Any) -> None:
-    """The last update may have spoiled what it touched, and no later loss has shown it."""
-    if not np.isfinite(classifier.decision_function(texts)).all():
-        raise loss_not_finite(1, 1)
+class _Stream:
+    """A classifier, its position in a stream, and its progress."""
+
+    def __init__(
+        self,
+        classifier: TextClassifier,
+        path: str | os.PathLike[str] | None,
+        on_save: Callable[[int], object],
+    ) -> None:
+        self.classifier, self.path, self.on_save = classifier, path, on_save
+        self.position, self.progress = StreamPosition(), Progressive()
+        self._last: Any = None  # the texts of the last batch
+
+    def learn(self, texts: Any, labels: Any) -> None:
+        """Answer a batch, learn it, and count both."""
+        following = self.position.after(texts, labels)
+        right = self._right(texts, labels)
+        uninterrupted(partial(self._learn_and_count, texts, labels, following))
+        self.position, self._last = following, texts
+        progress = self.progress
+        progress.texts += len(texts)
+        progress.recent_texts += len(texts)
+        progress.right += right
+        progress.recent_right += right
+        progress.classes = len(self.classifier.classes_)
+
+    def save(self) -> None:
+        """Write the model, if there is a file for it and something was learned."""
+        if self.path is None or self._last is None:
+            return
+        # The last update may have spoiled the rows it touched, and no later loss has shown it.
+        if not np.isfinite(self.classifier.decision_function(self._last)).all():
+            raise loss_not_finite(1, 1)
+        self.classifier.save(self.path, for_training=True)
+        self.on_save(self.classifier.texts_seen_)
+
+    def _learn_and_count(self, texts: Any, labels: Any, following: StreamPosition) -> None:
+        self.classifier.partial_fit(texts, labels)
+        self.classifier.stream_position_ = following
+
+    def _right(self, texts: Any, labels: Any) -> int:
+        """The number of right answers; none before the first batch."""
+        if not self.classifier.__sklearn_is_fitted__():
+            return 0
+        return round(self.classifier.score(texts, labels) * len(texts))
 
 
 def unlearned(
     batches: Iterable[tuple[Any, Any]], position: StreamPosition
 ) -> Iterator[tuple[Any, Any]]:
-    """What comes in a stream after this position.
+    """Yield the part of a stream after this position.
 
-    The stream must begin with the very texts and labels that led to the position; otherwise it is
-    another one: an `OtherStreamError`.
+    The stream must begin with exactly the texts and labels that led to the position. Otherwise it
+    raises an `OtherStreamError`.
     """
     found = StreamPosition()
     for texts, labels in batches:
@@ -155,28 +183,14 @@ def unlearned(
                 yield texts[missing:], labels[missing:]
     if found.texts < position.texts:
         raise OtherStreamError(
-            f"the model has learned {position.texts:,} texts of its stream, but this one has only "
-            f"{found.texts:,}"
+            f"the model has learned {position.texts:,} texts of its stream, but this stream has "
+            f"only {found.texts:,}"
         )
 
 
 def _check_same(found: StreamPosition, position: StreamPosition) -> None:
     if found != position:
         raise OtherStreamError(
-            f"the first {position.texts:,} texts of this stream are not those that the model has "
-            "learned"
+            f"the first {position.texts:,} texts of this stream are not the ones that the model "
+            "has learned"
         )
-
-
-def _learn_and_count(
-    classifier: TextClassifier, texts: Any, labels: Any, following: StreamPosition
-) -> None:
-    classifier.partial_fit(texts, labels)
-    classifier.stream_position_ = following
-
-
-def _right(classifier: TextClassifier, texts: Any, labels: Any) -> int:
-    """How many of these the model would have answered right; before it knows anything, none."""
-    if not hasattr(classifier, "model_"):
-        return 0
-    return round(classifier.score(texts, labels) * len(texts))

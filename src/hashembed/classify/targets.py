@@ -125,6 +125,12 @@ def join(parts: Sequence[Targets]) -> Targets:
     return Targets(classes, labels, form)
 
 
+def check_counts(texts: int, targets: Targets, which: str = "") -> None:
+    """Refuse labels that are not one for each text."""
+    if texts != len(targets.labels):
+        raise ValueError(f"found {texts:,} {which}texts, but {len(targets.labels):,} labels")
+
+
 def decode(chosen: npt.NDArray[np.bool_], classes: Classes, form: Form) -> npt.NDArray[Any]:
     """Which document has which class (n, C) -> labels in the form they came in."""
     if form == "matrix":

@@ -1,7 +1,7 @@
-"""The command `hashembed`: parse, call, print, one file for each command.
+"""The command `hashembed`: parse, call, print; one file for each command.
 
 In: arguments, files, standard input. Out: files, tables, messages, exit codes.
-May import: all rooms. Heavy imports wait until they are needed.
+May import: all rooms. Commands import heavy modules when they need them.
 """
 
 import os
@@ -21,9 +21,9 @@ from hashembed.cli.train import train_command
 from hashembed.cli.words import words_command
 
 COMPLETION = """\b
-Completion of commands and options with Tab, in bash (zsh and fish: use their names):
+Tab completion in bash (in zsh or fish, write zsh_source or fish_source):
   eval "$(_HASHEMBED_COMPLETE=bash_source hashembed)"
-Exit codes: 0 done, 1 trouble with data or model, 2 wrong usage, 130 interrupted."""
+Exit codes: 0 success, 1 error in data or model, 2 wrong usage, 130 interrupted."""
 
 
 @click.group(
@@ -31,7 +31,7 @@ Exit codes: 0 done, 1 trouble with data or model, 2 wrong usage, 130 interrupted
 )
 @click.version_option(package_name="hashembed")
 def main() -> None:
-    """Hash embeddings: embedding tables that stay small and take any token."""
+    """Train, test and explain small text classifiers with hash embeddings."""
 
 
 for command in (
@@ -49,9 +49,9 @@ for command in (
 
 
 def _open_standard_streams() -> None:
-    """Where standard input, output or error were closed (`>&-`), nothing is there or goes there.
+    """Open standard streams that were closed (`>&-`) as /dev/null.
 
-    Otherwise the next file that is opened, a model, would be taken for them.
+    Otherwise the next file to be opened, such as a model, would take their place.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -62,8 +62,8 @@ def _open_standard_streams() -> None:
 
 
 def run() -> None:
-    """The command as a process of its own."""
-    # Where it is installed, Numba would import it at start-up, for linear algebra that we have not.
+    """Run the command as a process."""
+    # Numba would import an installed SciPy at start-up, for linear algebra that is not used here.
     sys.modules.setdefault("scipy", None)  # type: ignore[arg-type]
     _open_standard_streams()
     main(prog_name="hashembed")

@@ -1,13 +1,15 @@
-"""Other spellings of the options of `hashembed train`: fastText's, and earlier ones of ours.
+"""Other names for the options of `hashembed train`: fastText's, and those of earlier versions.
 
-They work, but help does not list them. fastText writes one dash, as in `-lr 0.5`.
+They work, but --help does not list them. fastText writes one dash, as in `-lr 0.5`.
 """
 
-from typing import Any
+from collections.abc import Iterator
 
 import click
 
-SAME = {  # other spelling -> option
+from hashembed.cli.options import Subcommand
+
+SAME = {  # other name -> option
     "dim": "--embedding-dim",
     "rows": "--num-embeddings",
     "buckets": "--num-buckets",
@@ -23,11 +25,11 @@ SAME = {  # other spelling -> option
 }
 
 
-class WithAliases(click.Command):
-    """A command that takes the other spellings, too."""
+class WithAliases(Subcommand):
+    """A command that also takes the other names."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Translate first."""
+        """Translate the other names first."""
         return super().parse_args(ctx, translate(args))
 
 
@@ -66,18 +68,20 @@ def _refuse_other_weights(args: list[str]) -> None:
         name, equals, joined = arg.partition("=")
         given = joined if equals else value
         if name == "--class-weight" and given != "balanced":
-            raise click.UsageError(f"--balanced contradicts --class-weight {given}.")
+            raise click.UsageError(
+                f"--balanced contradicts --class-weight {given}: give one of them."
+            )
 
 
-def _next(name: str, waiting: Any) -> str:
+def _next(name: str, waiting: Iterator[str]) -> str:
     value = next(waiting, None)
     if value is None:
         raise click.UsageError(f"Option '{name}' requires an argument.")
-    return str(value)
+    return value
 
 
 def _subwords(characters: dict[str, str]) -> list[str]:
-    """fastText's two options for one of ours; -maxn 0 means none."""
+    """Translate fastText's -minn and -maxn into --subwords; -maxn 0 means none."""
     longest = characters.get("maxn", characters.get("minn", "0"))
     if longest == "0":
         return []

@@ -1,48 +1,34 @@
 """What the commands that ask a model share."""
 
-import json
 import sys
-from collections.abc import Sequence
 from typing import Any, TextIO
 
 import click
 
 from hashembed.core.printable import printable
 
+LISTED = 10  # classes in a message
+
 top_option = click.option(
-    "--top", type=click.IntRange(1), metavar="K", help="The K most likely classes of a text."
+    "--top", type=click.IntRange(1), metavar="K", help="Give the K most likely classes."
 )
 threshold_option = click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
     metavar="P",
-    help="Only classes of a probability above P; of multi-label models 0.5 by default.",
+    help="Give only classes with a probability above P. Multi-label models: 0.5 by default.",
 )
 
 
-def as_type(labels: Any, classes: Any) -> Any:
-    """Labels of a file, which are strings -> the classes that look like them: 1, 1.0, true."""
-    if classes.dtype.kind == "U":
-        return labels
-    meant = {spelled: c for c in classes.tolist() for spelled in (f"{c:g}", str(c), json.dumps(c))}
-    listed = labels.to_pylist()
-    flat = {y for label in listed for y in (label if isinstance(label, list) else [label])}
-    unknown = sorted(flat - meant.keys())
-    if unknown:
-        raise ValueError(
-            f"the model's classes are of type {classes.dtype.name}, such as {classes[0]}, and none "
-            f"is {unknown[0]!r}"
-        )
-    return [[meant[y] for y in x] if isinstance(x, list) else meant[x] for x in listed]
-
-
 def class_named(name: str, classes: Any) -> Any:
-    """The class of a model that is spelled like this."""
+    """The class of a model with this spelling."""
     meant = {str(c): c for c in classes.tolist()}
     if name not in meant:
-        listed = printable(", ".join(list(meant)[:10])) + (", ..." if len(meant) > 10 else "")
+        listed = printable(", ".join(list(meant)[:LISTED]))
+        more = f" and {len(meant) - LISTED:,} more" if len(meant) > LISTED else ""
         raise click.BadParameter(
-            f"the model has no class {name!r}, only {listed}.", param_hint="--class"
+            f"found {name!r}, but the classes of the model are {listed}{more}.",
+            param_hint="--class",
         )
     return meant[name]
 
@@ -56,19 +42,13 @@ def columns_to_keep(
     return [int(part) if part.isdigit() else part for part in value.split(",")]
 
 
-def check_input(data: Sequence[str]) -> None:
-    """Where standard input is read, it must be there."""
-    if "-" in data and sys.stdin is None:
-        raise click.ClickException("Standard input is closed: name a file to read.")
-
-
 def results() -> TextIO:
-    """Where answers go."""
+    """Standard output, which takes the answers."""
     if sys.stdout is None:
-        raise click.ClickException("Standard output is closed: there is nowhere to write answers.")
+        raise click.ClickException("Standard output is closed: answers have nowhere to go.")
     return sys.stdout
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody looks at it, and a terminal obeys what it is sent."""
+    """Whether control characters in this stream would reach a terminal."""
     return stream.isatty()

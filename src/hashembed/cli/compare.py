@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from hashembed.cli.answering import as_type, check_input
+from hashembed.cli.inputs import as_type, check_input
 from hashembed.cli.options import (
+    Subcommand,
     data_options,
     json_option,
     quiet_option,
@@ -21,7 +22,7 @@ Example:
   hashembed compare old.safetensors new.safetensors test.csv --show 20"""
 
 
-@click.command("compare", epilog=EXAMPLE)
+@click.command("compare", cls=Subcommand, epilog=EXAMPLE)
 @click.argument("first", type=click.Path(dir_okay=False))
 @click.argument("second", type=click.Path(dir_okay=False))
 @click.argument("data", nargs=-1, required=True)
@@ -32,7 +33,7 @@ Example:
     default=10,
     show_default=True,
     metavar="N",
-    help="How many texts with different answers.",
+    help="How many texts with different answers to show.",
 )
 @threads_option
 @json_option
@@ -47,9 +48,10 @@ def compare_command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Ask two models about the same labelled text: the accuracy of both, whether the gap is more
-    than chance (McNemar's exact test), the classes that change, the texts with different answers.
-    With --json all of these texts.
+    """Compare two models on the same labelled text.
+
+    Prints the accuracy of both, whether the difference is significant (McNemar's exact test), the
+    classes whose F1 changes, and texts with different answers. --json lists all of these texts.
     """
     check_input(data)
 
@@ -72,6 +74,6 @@ def compare_command(
 
 
 def _names(first: str, second: str) -> tuple[str, str]:
-    """What is different about two paths: the names of the files, where these differ."""
+    """The names of two files, or their paths if the names are the same."""
     short = os.path.basename(first), os.path.basename(second)
     return short if short[0] != short[1] else (first, second)

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
-from hashembed.cli.answering import as_type, check_input, threshold_option, top_option
+from hashembed.cli.answering import threshold_option, top_option
+from hashembed.cli.inputs import as_type, check_input
 from hashembed.cli.options import (
+    Subcommand,
     data_options,
     draw,
     json_option,
@@ -25,7 +27,7 @@ Examples:
   hashembed test model.safetensors test.txt --top 3"""
 
 
-@click.command("test", epilog=EXAMPLE)
+@click.command("test", cls=Subcommand, epilog=EXAMPLE)
 @model_argument
 @click.argument("data", nargs=-1, required=True)
 @data_options()
@@ -48,9 +50,11 @@ def test_command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Ask a model about labelled text, and count: accuracy; precision, recall and F1 of each class;
-    what is taken for what. With --top or --threshold also precision and recall at k: a text is
-    right if its label is among the answers.
+    """Evaluate a model on labelled text.
+
+    Prints the accuracy, precision, recall and F1 of each class, and the confusion matrix. With
+    --top or --threshold, a text is right if its label is among the answers, and precision and
+    recall at k are printed as well.
     """
     check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)

@@ -2,18 +2,23 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hashembed.cli.answering import check_input, class_named, results
+from hashembed.cli.answering import class_named, results
+from hashembed.cli.inputs import Batches, check_input
 from hashembed.cli.options import (
+    Subcommand,
     data_options,
     draw,
     json_option,
     model_argument,
+    option_names,
     plot_option,
     quiet_option,
     reading,
@@ -26,7 +31,6 @@ from hashembed.cli.writers import format_of, whole_file
 from hashembed.core.printable import printable
 
 if TYPE_CHECKING:
-    from hashembed.classify.classifier import TextClassifier
     from hashembed.classify.explain.result import Explanation
 
 EXAMPLE = """\b
@@ -36,7 +40,7 @@ Examples:
   head -1 review.txt | hashembed explain model.safetensors - --plot why.png
   hashembed explain model.safetensors --file reviews.csv -o why.jsonl --html why.html"""
 
-# In the colours of the reader's system; the explanation's own are translucent.
+# Follows the light or dark theme of the system; the colours of explanations are translucent.
 PAGE = """<!doctype html>
 <meta charset=utf-8>
 <meta name=viewport content="width=device-width">
@@ -47,24 +51,28 @@ PAGE = """<!doctype html>
 UNREADABLE = "this row could not be read"
 
 
-@click.command("explain", epilog=EXAMPLE)
+@click.command("explain", cls=Subcommand, epilog=EXAMPLE)
 @model_argument
 @click.argument("text_given", metavar="[TEXT]", required=False)
-@click.option("--file", "files", multiple=True, metavar="FILE", help="Explain every text of it.")
-@data_options(labelled=False)
-@click.option("--class", "class_", metavar="NAME", help="What speaks for this class, not the best.")
 @click.option(
-    "--top", type=click.IntRange(1), default=10, metavar="N", help="N-grams of a text of a --file."
+    "--file", "files", multiple=True, metavar="FILE", help="Explain every text of this file."
 )
-@click.option("--full", is_flag=True, help="With --file: all n-grams and classes, as --json.")
+@data_options(labelled=False)
+@click.option(
+    "--class", "class_", metavar="NAME", help="Explain this class instead of the most likely one."
+)
+@click.option(
+    "--top", type=click.IntRange(1), default=10, metavar="N", help="With --file: n-grams per text."
+)
+@click.option("--full", is_flag=True, help="With --file: list all n-grams and classes.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="With --file: write JSON lines (.jsonl), one for each row.",
+    help="With --file: write JSON lines (.jsonl), one per row.",
 )
-@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page.")
+@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write an HTML page.")
 @plot_option
 @force_option
 @threads_option
@@ -75,57 +83,85 @@ def explain_command(
     text_given: str | None,
     files: tuple[str, ...],
     class_: str | None,
-    top: int,
     full: bool,
-    output: str | None,
-    html: str | None,
-    plot: str | None,
     force: bool,
     threads: int | None,
-    as_json: bool,
-    quiet: bool,
     **options: Any,
 ) -> None:
-    """Say why a text gets its class: what each n-gram adds to it. The text - is standard input."""
-    if (text_given is None) == (not files):
-        raise click.UsageError("Give a text or --file FILE, one of them.")
-    if files and plot is not None:
-        raise click.UsageError("--plot draws one text; with --file use --html or --output.")
+    """Explain why a text gets its class: how much each n-gram adds to it.
+
+    TEXT is one text; - reads it from standard input.
+    """
     source = reading(options)
-    if text_given is not None:
-        _refuse_options_of_files(["output", "full", "top", *source])
-    if output is not None:
-        format_of(output, ("jsonl",))
+    show = _Show(**options)
+    _check_options(text_given, files, source, show)
     outputs = [
-        Output("--output", output, "table"),
-        Output("--html", html, "page"),
-        Output("--plot", plot, "picture"),
+        Output("--output", show.output, "table"),
+        Output("--html", show.html, "page"),
+        Output("--plot", show.plot, "picture"),
     ]
     check_outputs([model, *files], outputs, force)
     check_input([text_given] if text_given is not None else files)
 
     from hashembed.classify.classifier import TextClassifier
+    from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)
     wanted = None if class_ is None else class_named(class_, classifier.classes_)
-    if text_given is None:
-        rows = _Rows(classifier, wanted, list(files), source)
-        _explain_all(rows, None if full else top, output, html, as_json)
-        say(rows.report, quiet)
-        for path in filter(None, (output, html)):
-            say(f"Wrote {path}.", quiet)
+    if text_given is not None:
+        if text_given == "-":
+            text_given = sys.stdin.buffer.read().decode("utf8", "replace")
+        _show_one(classifier.explain(text_given, wanted), show)
         return
-    if text_given == "-":
-        text_given = sys.stdin.buffer.read().decode("utf8", "replace")
-    explanation = classifier.explain(text_given, wanted)
-    if html is not None:
+    batches = Batches(read_text_batches(list(files), **source))
+    texts = (text.as_py() for batch in batches for text in batch.texts)
+    explained = (None if text is None else classifier.explain(text, wanted) for text in texts)
+    _show_all(explained, replace(show, top=None) if full else show)
+    say(batches.report or "", show.quiet)
+    for path in filter(None, (show.output, show.html)):
+        say(f"Wrote {path}.", show.quiet)
+
+
+@dataclass(frozen=True)
+class _Show:
+    """Where explanations go, and how many n-grams each one lists (None: all)."""
+
+    output: str | None
+    html: str | None
+    plot: str | None
+    top: int | None
+    as_json: bool
+    quiet: bool
+
+
+def _check_options(
+    text: str | None, files: tuple[str, ...], source: dict[str, Any], show: _Show
+) -> None:
+    if (text is None) == (not files):
+        found = "neither" if text is None else "both"
+        raise click.UsageError(f"Give either a text or --file FILE, found {found}.")
+    if files and show.plot is not None:
+        raise click.UsageError("--plot draws one text. With --file, use --html or --output.")
+    if text is not None:
+        ctx = click.get_current_context()
+        names = option_names(ctx)
+        for name in ("output", "full", "top", *source):
+            if was_given(ctx, name):
+                raise click.UsageError(f"{names[name]} needs --file. For one text, use --json.")
+    if show.output is not None:
+        format_of(show.output, ("jsonl",))
+
+
+def _show_one(explanation: "Explanation", show: _Show) -> None:
+    """The explanation of one text."""
+    if show.html is not None:
         label = printable(str(explanation.classes[explanation.class_index()]))
-        with whole_file(html) as file:
+        with whole_file(show.html) as file:
             page = PAGE.format(title=escape(f"Why {label}?")) + explanation._repr_html_()
             file.write(f"{page}\n".encode("utf8", "replace"))
-        say(f"Wrote {html}.", quiet)
-    draw(explanation, plot, quiet)
-    if as_json:
+        say(f"Wrote {show.html}.", show.quiet)
+    draw(explanation, show.plot, show.quiet)
+    if show.as_json:
         click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
         return
     from rich.console import Console
@@ -133,55 +169,24 @@ def explain_command(
     Console(highlight=False).print(explanation)
 
 
-def _refuse_options_of_files(names: list[str]) -> None:
-    ctx = click.get_current_context()
-    for name in names:
-        if was_given(ctx, name):
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} goes with --file; for one text there is --json.")
-
-
-class _Rows:
-    """The explanations of all texts of files, one after the other; None for unreadable rows."""
-
-    def __init__(
-        self, classifier: "TextClassifier", wanted: Any, files: list[str], source: dict[str, Any]
-    ):
-        self.classifier, self.wanted, self.files, self.source = classifier, wanted, files, source
-        self.report: Any = ""
-
-    def __iter__(self) -> Iterator["Explanation | None"]:
-        from hashembed.readers import read_text_batches
-
-        for batch in read_text_batches(self.files, **self.source):
-            self.report = batch.report
-            for text in batch.texts:
-                value = text.as_py()
-                yield None if value is None else self.classifier.explain(value, self.wanted)
-
-
-def _explain_all(
-    rows: _Rows, top: int | None, output: str | None, html: str | None, as_json: bool
-) -> None:
-    """To the files that are given; without any, to standard output."""
-    from contextlib import ExitStack
-
+def _show_all(explanations: Iterable["Explanation | None"], show: _Show) -> None:
+    """The explanations of files, None for unreadable rows; to standard output by default."""
     with ExitStack() as stack:
-        lines = stack.enter_context(whole_file(output)) if output is not None else None
-        page = stack.enter_context(whole_file(html)) if html is not None else None
+        lines = stack.enter_context(whole_file(show.output)) if show.output is not None else None
+        page = stack.enter_context(whole_file(show.html)) if show.html is not None else None
         console = None
-        if as_json or (lines is None and page is None):
-            console = _console(as_json)
+        if show.as_json or (lines is None and page is None):
+            console = _console(show.as_json)
         if page is not None:
             page.write(PAGE.format(title="Explanations").encode())
-        for number, explanation in enumerate(rows, 1):
-            line = _json_line(number, explanation, top)
+        for number, explanation in enumerate(explanations, 1):
+            line = _json_line(number, explanation, show.top)
             if lines is not None:
                 lines.write(f"{line}\n".encode("utf8", "replace"))
             if page is not None:
                 page.write(_section(number, explanation).encode("utf8", "replace"))
             if console is not None:
-                console(number, line if as_json else explanation)
+                console(number, line if show.as_json else explanation)
 
 
 def _json_line(number: int, explanation: "Explanation | None", top: int | None) -> str:
@@ -198,8 +203,8 @@ def _section(number: int, explanation: "Explanation | None") -> str:
     return f"<section>\n<h2>{number:,}</h2>\n{body}\n</section>\n"
 
 
-def _console(as_json: bool) -> Any:
-    """Shows a row: as JSON, or for people."""
+def _console(as_json: bool) -> Callable[[int, Any], object]:
+    """A function that prints one row, as JSON or as a table."""
     if as_json:
         out = results()
         return lambda number, line: out.write(f"{line}\n")

@@ -5,22 +5,22 @@ from typing import Any
 
 import click
 
-from hashembed.cli.options import json_option, model_argument
+from hashembed.cli.options import Subcommand, json_option, model_argument
 from hashembed.core.printable import printable
 
 SHOWN = 20  # classes
-STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of training, not parameters
+STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of the optimizer, not parameters
 
 
-@click.command("info", epilog="\b\nExample:\n  hashembed info model.safetensors")
+@click.command("info", cls=Subcommand, epilog="\b\nExample:\n  hashembed info model.safetensors")
 @model_argument
 @json_option
 def info_command(model: str, as_json: bool) -> None:
-    """Describe a model file: only its header is read."""
+    """Describe a model file. Reads only its header."""
     from hashembed.engine.tensor_file import read_header, understanding
 
     header = read_header(model)
-    with understanding(model):  # the header is anybody's
+    with understanding(model):  # its fields may be anything
         text = json.dumps(header, indent=2) if as_json else _described(model, header)
     click.echo(text)
 
@@ -40,7 +40,7 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         return lines
     engine, text = meta["engine"], meta["text"]
     spec = engine["spec"]
-    numbers = {  # of tables, which may be codes
+    numbers = {  # of tables, which the file may hold in a coded form
         "E": spec["num_buckets"] * engine["embedding_dim"],
         "P": spec["num_embeddings"] * spec["num_hashes"],
     }
@@ -66,9 +66,9 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("layers", _layers(engine)),
         ("classes", f"{len(classes):,}: {shown}{more}"),
-        ("labels", "one a text" if meta["label_form"] == "single" else "any number a text"),
+        ("labels", "one per text" if meta["label_form"] == "single" else "any number per text"),
         ("trained on", f"{meta['texts_seen']:,} texts"),
-        ("learns on", "exactly" if meta["for_training"] else "at mean rates"),
+        ("saved", "for training" if meta["for_training"] else "for predictions"),
     ]
     for epoch in meta["history"]["epochs"]:
         text = f"loss {epoch['loss']:.4f}, {epoch['seconds']:.2f} s"
@@ -80,8 +80,8 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _layers(engine: dict[str, Any]) -> str:
     hidden = ", ".join(str(width) for width in engine["hidden_layers"])
-    text = f"hidden {hidden}" if hidden else "none hidden"
-    return text if engine["members"] == 1 else f"{text}; {engine['members']} members that vote"
+    text = f"hidden {hidden}" if hidden else "no hidden layers"
+    return text if engine["members"] == 1 else f"{text}; an ensemble of {engine['members']}"
 
 
 def _product(shape: list[int]) -> int:

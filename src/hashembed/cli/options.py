@@ -1,4 +1,4 @@
-"""Options and manners that the commands share."""
+"""What the commands share: options, messages, errors and exit codes."""
 
 import re
 import signal
@@ -6,13 +6,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
-from hashembed.core.wording import command_words
+from hashembed.core.wording import command_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Drawable(Protocol):
+    """A result that can draw itself."""
+
+    def plot(self, path: str) -> None:
+        """Draw it into a file."""
+
 
 THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 COUNT_UNITS = {**THOUSANDS, "b": 10**9}
@@ -28,7 +36,7 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet", "fasttext", "folder", "lines")
 def quantity(
     units: dict[str, int], examples: str
 ) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """A callback that reads whole numbers as people write them: '2.5k' -> 2500."""
+    """A callback for whole numbers with units: '2.5k' -> 2500."""
 
     def read(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
         if value is None:
@@ -39,7 +47,7 @@ def quantity(
             if 1 <= number <= 10**18 and number == int(number):
                 return int(number)
         raise click.BadParameter(
-            f"found {value!r}, expected a whole number from 1 to 10^18 such as {examples}."
+            f"found {value!r}, expected a whole number from 1 to 10^18, such as {examples}."
         )
 
     return read
@@ -54,12 +62,14 @@ def lengths(
     match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", value)
     shortest, longest = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= shortest <= longest:
-        raise click.BadParameter(f"found {value!r}, expected lengths such as 2 or 1-3.")
+        raise click.BadParameter(
+            f"found {value!r}, expected a length from 1 to 99 or a range of them, such as 2 or 1-3."
+        )
     return shortest, longest
 
 
 def _named_or_numbered(value: str) -> str | int:
-    """A column by its number, where it is one, or else by its name."""
+    """A column's number if the value is one, else its name."""
     return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else value
 
 
@@ -69,7 +79,8 @@ def _column(
     if len(values) > 1:
         found = " and ".join(repr(value) for value in values)
         raise click.BadParameter(
-            f"found {found}, expected one column; for several labels in it, give --label-separator."
+            f"found {found}, expected one column. For several labels in one column, give "
+            "--label-separator."
         )
     return _named_or_numbered(values[0]) if values else None
 
@@ -77,13 +88,13 @@ def _column(
 def _columns(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> list[str | int] | None:
-    """'a,b' and 'c' -> a, b and c: the option may be repeated."""
+    """'a,b' and 'c' -> a, b and c. The option may be repeated."""
     parts = [part for value in values for part in value.split(",")]
     return [_named_or_numbered(part) for part in parts] or None
 
 
 def _with_tabs(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    r"""A tab is written \t: few know how to type one."""
+    r"""A tab may be written as \t."""
     return None if value is None else value.replace("\\t", "\t")
 
 
@@ -97,61 +108,71 @@ def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Com
 
 
 def data_options(labelled: bool = True) -> Callable[[Command], Command]:
-    """How to read files; what is not given is recognised."""
+    """How to read files. Everything that is not given is detected."""
     options = [
         click.option(
-            "--format", type=click.Choice(FORMATS), help="Format of the data; else recognised."
+            "--format", type=click.Choice(FORMATS), help="Format of the data. Detected by default."
         ),
         click.option(
             "--label",
             callback=_column,
             multiple=True,
             metavar="COLUMN",
-            help="Column of the label, by name or number from 1; review.stars is a key in a key.",
+            help="Label column: a name, or a number from 1. review.stars is a nested key.",
         ),
         click.option(
             "--label-separator",
             callback=_with_tabs,
             metavar="TEXT",
-            help='What is between several labels in it, such as "," in "sports,news".',
+            help='Separator of several labels in that column, such as "," in "sports,news".',
         ),
         click.option(
             "--text",
             callback=_columns,
             multiple=True,
             metavar="COLUMNS",
-            help="Column of the text; several, such as title,body, are joined; may be repeated.",
+            help="Text column. Several, such as title,body, are joined. May be repeated.",
         ),
-        click.option("--header/--no-header", default=None, help="Whether row 1 names the columns."),
+        click.option(
+            "--header/--no-header",
+            default=None,
+            help="Whether row 1 names the columns. Detected by default.",
+        ),
         click.option(
             "--delimiter",
             callback=_with_tabs,
             metavar="CHARACTER",
-            help="What is between columns; \\t is a tab.",
+            help="Separator of columns; \\t is a tab. Detected by default.",
         ),
-        click.option("--quotes/--no-quotes", default=None, help="Whether quotes enclose columns."),
         click.option(
-            "--escapes/--no-escapes", default=None, help="Whether \\n in a text is a line end."
+            "--quotes/--no-quotes",
+            default=None,
+            help="Whether double quotes enclose columns. Detected by default.",
+        ),
+        click.option(
+            "--escapes/--no-escapes",
+            default=None,
+            help="Whether \\n in a text stands for a line end.",
         ),
         click.option(
             "--label-prefix",
             metavar="TEXT",
-            help="What marks labels in fastText's format, if not __label__.",
+            help="Prefix of labels in fastText's format, if not __label__.",
         ),
-        click.option("--encoding", help="Encoding of the data, such as latin-1."),
+        click.option("--encoding", help="Encoding of the data, such as latin-1. UTF-8 by default."),
         click.option(
             "--on-error",
             type=click.Choice(["stop", "skip"]),
             default="stop",
             show_default=True,
-            help="Stop at a row that cannot be read, or leave it out and report it.",
+            help="What to do with a row that cannot be read: stop, or skip and report it.",
         ),
     ]
     return _together(*(options if labelled else [*options[:1], *options[3:]]))
 
 
 def reading(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes the options of `data_options` out of a command's; what is left is the command's."""
+    """Take the options of `data_options` out of a command's options."""
     names = (
         *("format", "label", "label_separator", "text", "header", "delimiter", "quotes", "escapes"),
         *("label_prefix", "encoding", "on_error"),
@@ -159,31 +180,32 @@ def reading(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options.pop(name) for name in names if name in options}
 
 
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="Say nothing but errors.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to standard output.")
+seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 threads_option = click.option(
-    "--threads", type=click.IntRange(1), help="How many to use; all cores by default."
+    "--threads", type=click.IntRange(1), help="Number of threads. All cores by default."
 )
 punctuation_option = click.option(
     "--punctuation",
     type=click.Choice(["drop", "keep"]),
     default="drop",
     show_default=True,
-    help="Drop it, or keep runs of it, such as ++ or :-), as words.",
+    help="Drop punctuation, or keep runs of it, such as ++ or :-), as words.",
 )
 model_argument = click.argument("model", type=click.Path(dir_okay=False))
 plot_option = click.option(
     "--plot",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Draw it into this file (.png, .svg, .pdf).",
+    help="Draw a figure into this file (.png, .svg, .pdf).",
 )
 
 
 def option_names(ctx: click.Context) -> dict[str, str]:
-    """The names of a command's options, as the user writes them: learning_rate, --learning-rate."""
-    return {str(param.name): param.opts[-1] for param in ctx.command.params}
+    """The options of a command as the user writes them, {"learning_rate": "--learning-rate"}."""
+    options = [param for param in ctx.command.params if isinstance(param, click.Option)]
+    return {str(option.name): max(option.opts, key=len) for option in options}
 
 
 def was_given(ctx: click.Context, name: str) -> bool:
@@ -192,13 +214,13 @@ def was_given(ctx: click.Context, name: str) -> bool:
 
 
 def say(message: object, quiet: bool = False) -> None:
-    """A line for people, on standard error: standard output is for results."""
+    """Print a message on standard error. Standard output is for results."""
     if not quiet:
         click.echo(str(message), err=True)
 
 
-def draw(result: Any, path: str | None, quiet: bool = False) -> None:
-    """`result.plot(path)`, if a path was given, with sentences for what may go wrong."""
+def draw(result: Drawable, path: str | None, quiet: bool = False) -> None:
+    """Draw `result.plot(path)`, if a path was given."""
     if path is None:
         return
     try:
@@ -214,7 +236,7 @@ def draw(result: Any, path: str | None, quiet: bool = False) -> None:
 
 @contextmanager
 def counting_bar(total: int | None = None) -> Iterator[Callable[[int], object]]:
-    """A bar on standard error while the n-grams of so many bytes are counted, where one sees it."""
+    """A progress bar for counting n-grams, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return
@@ -234,14 +256,22 @@ def counting_bar(total: int | None = None) -> Iterator[Callable[[int], object]]:
         yield lambda count: bar.advance(task, count)
 
 
+class Subcommand(click.Command):
+    """A command whose error messages name its options, not the arguments of the library."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        with command_options(option_names(ctx)):
+            return super().invoke(ctx)
+
+
 class Polite(click.Group):
-    """Turns what may go wrong into a sentence and an exit code: 1 trouble, 2 usage, 130 Ctrl-C."""
+    """Turns errors into a message and an exit code: 1 data or model, 2 usage, 130 Ctrl-C."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            with command_words():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except BrokenPipeError:
             raise  # click ends quietly
         except OSError as error:
@@ -249,28 +279,18 @@ class Polite(click.Group):
             raise click.ClickException(f"{name}{error.strerror or error}.") from None
         except (ValueError, ArithmeticError, ImportError, MemoryError) as error:
             if _is_ours(error):
-                raise click.ClickException(_in_options(ctx, f"{error}")) from None
+                raise click.ClickException(f"{error}") from None
             raise
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough: this is the way out
+            signal.signal(
+                signal.SIGINT, signal.SIG_IGN
+            )  # a second Ctrl-C must not disturb the exit
             say("\ninterrupted")
             sys.exit(130)
 
 
-def _in_options(ctx: click.Context, message: str) -> str:
-    """A message with the names of arguments as the command's user knows them: --learning-rate."""
-    command = ctx.command.commands.get(ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
-    for param in command.params if command is not None else ():
-        name, option = str(param.name), param.opts[-1]
-        if option.startswith("--"):
-            message = re.sub(rf"(?<![\w-]){name}=", f"{option} ", message)
-            if "_" in name:
-                message = re.sub(rf"(?<![\w-]){name}\b", option, message)
-    return message
-
-
 def _is_ours(error: BaseException) -> bool:
-    """Whether the message was written for the user: raised by our code, or out of memory."""
+    """Whether the message is written for the user: raised by this package, or out of memory."""
     if isinstance(error, MemoryError | ImportError):
         return True
     trace = error.__traceback__

@@ -1,7 +1,7 @@
-"""Before a command writes: it does not write over what it reads, nor over something else.
+"""Checks before a command writes: it must not overwrite what it reads, nor other files.
 
-An output is never one of the inputs, by whatever name. A file that is there already is replaced by
-one of its own kind only, or with --force; what it is, its content says.
+An output is never one of the inputs, by whatever path. An existing file is only replaced by a file
+of the same kind, unless --force is given. Its content tells its kind.
 """
 
 import glob
@@ -15,22 +15,20 @@ import click
 
 Kind = Literal["model", "snapshot", "picture", "page", "table"]
 
-force_option = click.option(
-    "--force", is_flag=True, help="Replace files that are there already, of whatever kind."
-)
+force_option = click.option("--force", is_flag=True, help="Replace existing files of any kind.")
 
 NAMES = {
     "model": "a model",
-    "snapshot": "a snapshot of training",
+    "snapshot": "a training state",
     "picture": "a picture",
-    "page": "a page of HTML",
+    "page": "an HTML page",
 }
 _PICTURES = (b"\x89PNG", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
-_START = 4096  # bytes that are looked at
+_START = 4096  # bytes that tell the kind
 
 
 class Output(NamedTuple):
-    """A file that a command is to write, if its option was given."""
+    """A file that a command will write; `path` is None if its option was not given."""
 
     option: str
     path: str | None
@@ -40,7 +38,7 @@ class Output(NamedTuple):
 def check_outputs(
     inputs: Iterable[str | None], outputs: Iterable[Output], force: bool = False
 ) -> None:
-    """Refuse outputs that would destroy something, or that cannot be written, before any work."""
+    """Refuse outputs that would destroy a file or cannot be written, before any work is done."""
     read = [path for given in inputs if given is not None for path in _expanded(given)]
     given = [output for output in outputs if output.path is not None]
     for number, output in enumerate(given):
@@ -48,16 +46,16 @@ def check_outputs(
             _check_input(output, path)
         for other in given[:number]:
             if _is_same(str(output.path), str(other.path)):
-                _refuse(output, f"is the file of {other.option}, too")
+                _refuse(output, f"is also the file of {other.option}: choose another name")
         _check_writable(output)
-        if not force or output.kind == "snapshot":  # which is read as well
+        if not force or output.kind == "snapshot":  # which the command also reads
             _check_kind(output)
     for path in read:
         _check_standard_output(path)
 
 
 def _expanded(path: str) -> list[str]:
-    """The files that a path or a pattern means; none is standard input."""
+    """The files that a path or a pattern stands for; standard input is none."""
     if path == "-":
         return []
     found = [] if os.path.exists(path) else glob.glob(path, recursive=True)
@@ -69,11 +67,11 @@ def _check_input(output: Output, path: str) -> None:
         _refuse(output, f"is read by this command as {path}: choose another name")
     inside = os.path.join(os.path.realpath(path), "")
     if os.path.isdir(path) and os.path.realpath(str(output.path)).startswith(inside):
-        _refuse(output, f"lies in {path}, and would be read as data the next time")
+        _refuse(output, f"is in {path}, which this command reads as data: choose another folder")
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether both are the same file, also by a link; devices and pipes lose nothing."""
+    """Whether both are the same regular file, by a link or not."""
     try:
         found, wanted = os.stat(one), os.stat(other)
     except OSError:
@@ -82,7 +80,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _check_writable(output: Output) -> None:
-    """A folder to write into; or a device or pipe that takes it."""
+    """Refuse a file in a missing or read-only folder, and a device that takes no data."""
     from hashembed.core.writing import check_sink
 
     path = str(output.path)
@@ -96,10 +94,10 @@ def _check_writable(output: Output) -> None:
         return
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
-        _refuse(output, f"cannot be written: there is no folder {os.path.dirname(path) or folder}")
+        _refuse(output, f"cannot be written: found no folder {os.path.dirname(path) or folder}")
     in_place = output.kind == "picture" and os.path.exists(path)
     if not os.access(path if in_place else folder, os.W_OK):
-        _refuse(output, f"cannot be written into {folder}: no permission")
+        _refuse(output, f"cannot be written: no permission in {folder}")
 
 
 def _check_kind(output: Output) -> None:
@@ -108,15 +106,15 @@ def _check_kind(output: Output) -> None:
         return
     found = kind_of_file(path)
     if found != output.kind or found is None:
-        is_there = NAMES.get(found or "", f"not {NAMES.get(output.kind, '')}")
+        is_there = f"is {NAMES.get(found or '', f'not {NAMES.get(output.kind)}')}"
         if found is None and output.kind == "table":
-            is_there = "perhaps data"  # a table of ours looks like one of anybody's
+            is_there = "may be data"  # our tables look like any other
         force = "" if output.kind == "snapshot" else ", or add --force"
-        _refuse(output, f"is there already, and is {is_there}: choose another name{force}")
+        _refuse(output, f"already exists and {is_there}: choose another name{force}")
 
 
 def kind_of_file(path: str) -> Kind | None:
-    """What a file holds, by its content; None of anything else, such as data."""
+    """What a file holds, by its content; None for anything else, such as data."""
     from hashembed.engine.tensor_file import kind_of
 
     try:
@@ -137,13 +135,15 @@ def kind_of_file(path: str) -> Kind | None:
 
 
 def _check_standard_output(path: str) -> None:
-    """`predict model texts >> texts` would read its own answers, and never end."""
+    """`predict model texts >> texts` would read its own answers and never end."""
     try:
         same = os.path.samestat(os.fstat(sys.__stdout__.fileno()), os.stat(path))  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
         return
     if same and os.path.isfile(path):
-        raise click.UsageError(f"Standard output is {path}, which is read by this command.")
+        raise click.UsageError(
+            f"Standard output goes to {path}, which this command reads: choose another file."
+        )
 
 
 def _refuse(output: Output, why: str) -> None:

@@ -9,6 +9,7 @@ import click
 from hashembed.cli.options import (
     BYTE_UNITS,
     COUNT_UNITS,
+    Subcommand,
     counting_bar,
     draw,
     json_option,
@@ -27,7 +28,7 @@ INDEXING_CHOICES = ("independent", "shared", "identity")
 PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budget 160MB"
 
 
-@click.command("plan", epilog=PLAN_EXAMPLE)
+@click.command("plan", cls=Subcommand, epilog=PLAN_EXAMPLE)
 @click.option(
     "--vocabulary",
     metavar="COUNT",
@@ -38,14 +39,16 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     "--text",
     type=click.Path(allow_dash=True),
     metavar="FILE",
-    help="Count the distinct n-grams of this text instead, a document a line; - is stdin.",
+    help="Count the distinct n-grams of this text instead, one document per line; - is stdin.",
 )
-@click.option("--dim", type=click.IntRange(1, 2**32), required=True, help="Size d of a vector.")
+@click.option(
+    "--dim", type=click.IntRange(1, 2**32), required=True, help="d, the size of a vector."
+)
 @click.option(
     "--budget",
     metavar="SIZE",
     callback=quantity(BYTE_UNITS, "160MB or 1GiB"),
-    help="Most bytes for the parameters, such as 160MB or 1GiB; else the paper's rule K = 10 B.",
+    help="Largest size of the parameters, such as 160MB or 1GiB. By default the paper's K = 10 B.",
 )
 @click.option(
     "--dtype",
@@ -60,14 +63,14 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     multiple=True,
     default=(1, 2, 3, 4),
     show_default=True,
-    help="Number k of hash functions to look at; may be repeated.",
+    help="k, the number of hash functions to try. May be repeated.",
 )
 @click.option(
     "--indexing",
     type=click.Choice(INDEXING_CHOICES),
     default="independent",
     show_default=True,
-    help="How a token picks its row and its buckets; identity is a dictionary.",
+    help="How a token gets its row and its buckets; identity needs a dictionary.",
 )
 @click.option(
     "--ngrams",
@@ -75,13 +78,13 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     callback=lengths,
     default="1-2",
     show_default=True,
-    help="With --text: lengths of the n-grams.",
+    help="With --text: lengths of word n-grams.",
 )
 @click.option(
     "--lowercase/--no-lowercase",
     default=True,
     show_default=True,
-    help="With --text: whether The and the are one word.",
+    help="With --text: whether to ignore case.",
 )
 @punctuation_option
 @json_option
@@ -89,7 +92,7 @@ PLAN_EXAMPLE = "\b\nExample:\n  hashembed plan --vocabulary 100M --dim 20 --budg
     "--plot",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Draw collisions and size against B into this file (.png, .svg, .pdf).",
+    help="Draw collisions and size over B into this file (.png, .svg, .pdf).",
 )
 @force_option
 def plan_command(
@@ -107,7 +110,10 @@ def plan_command(
     plot: str | None,
     force: bool,
 ) -> None:
-    """Choose the sizes of a hash embedding: what fits a budget, and what collides in it."""
+    """Choose the sizes of a hash embedding.
+
+    Lists sizes that fit the budget, with the chances that tokens collide.
+    """
     from hashembed.hashing.planner import BudgetError, plan
 
     check_outputs([text], [Output("--plot", plot, "picture")], force)
@@ -155,10 +161,10 @@ def _count_text(
         with click.open_file(path, "rb") as file, counting_bar(size) as on_bytes:
             counter = count_distinct_ngrams(file, config, on_bytes)
     except OSError as error:
-        raise click.ClickException(f"Cannot read {path}: {error.strerror or error}.") from None
+        raise click.ClickException(f"{path}: cannot be read: {error.strerror or error}.") from None
     distinct = round(counter.estimate())
     if distinct == 0:
-        raise click.ClickException(f"No n-grams found in {path}.")
+        raise click.ClickException(f"{path}: found no n-grams, so there is nothing to plan for.")
     return {
         "file": path,
         "ngrams": list(ngrams),
@@ -170,9 +176,9 @@ def _count_text(
 
 
 PLAN_LEGEND = (
-    "parameters: B d + K k; of std: their size against a standard table's. The chances that a "
-    "token shares with some other token its vector (tokens: how many do), its row of weights, all "
-    "of its k buckets, any of them."
+    "parameters: B d + K k. of std: size relative to a standard table. The other columns are the "
+    "chances that a token shares with some other token its vector (tokens: how many do), its row "
+    "of weights, all of its k buckets, or any of them."
 )
 
 
@@ -207,7 +213,7 @@ def _print_plan(result: "Plan", dtype: str, counted: dict[str, Any]) -> None:
     how = f" (+- {counted['relative_error']:.1%}, from {counted['file']})" if counted else ""
     budget = "no" if request.budget_bytes is None else format_bytes(request.budget_bytes)
     console = Console(highlight=False, markup=False)
-    # A table wider than the terminal is left to wrap: cut numbers would be worse.
+    # A table wider than the terminal wraps: truncated numbers would be worse.
     wide = Console(width=max(console.width, Console(width=10_000).measure(table).maximum))
     console.print(
         f"{request.vocabulary:,} tokens{how}, d = {request.embedding_dim}, {dtype}, "
@@ -223,7 +229,7 @@ def _print_plan(result: "Plan", dtype: str, counted: dict[str, Any]) -> None:
 
 
 def _size(number: int) -> str:
-    """1_300_000 -> '1.3M', but 1_234_567 -> '1,234,567': short where that is exact."""
+    """1_300_000 -> '1.3M', but 1_234_567 -> '1,234,567': short only if that is exact."""
     from hashembed.hashing.planner import format_count
 
     return (
@@ -232,5 +238,5 @@ def _size(number: int) -> str:
 
 
 def _chance(probability: float) -> str:
-    """Two digits; what is below a billionth is none of anybody's concern."""
+    """Two significant digits, and nothing below a billionth."""
     return "<1e-9" if 0 < probability < 1e-9 else f"{probability:.2g}"

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from hashembed.cli.answering import (
-    check_input,
     columns_to_keep,
     is_terminal,
     results,
     threshold_option,
     top_option,
 )
+from hashembed.cli.inputs import Batches, check_input
 from hashembed.cli.options import (
+    Subcommand,
     data_options,
     model_argument,
     quiet_option,
@@ -48,7 +49,7 @@ Examples:
 Answer = list[tuple[Any, float]]  # labels with probabilities, the likeliest first
 
 
-@click.command("predict", epilog=EXAMPLE)
+@click.command("predict", cls=Subcommand, epilog=EXAMPLE)
 @model_argument
 @click.argument("data", nargs=-1)
 @data_options(labelled=False)
@@ -57,19 +58,19 @@ Answer = list[tuple[Any, float]]  # labels with probabilities, the likeliest fir
     "--output",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write the columns of the data and the answers: .csv, .tsv, .jsonl or .parquet.",
+    help="Write the columns of the data and the predictions: .csv, .tsv, .jsonl or .parquet.",
 )
 @click.option(
     "--keep",
     callback=columns_to_keep,
     metavar="COLUMNS",
-    help="With --output: columns of the data to write, such as id,title; all by default.",
+    help="With --output: columns of the data to write, such as id,title. All by default.",
 )
 @force_option
 @top_option
 @threshold_option
-@click.option("--probabilities", "-p", is_flag=True, help="Say how likely each answer is.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option("--probabilities", "-p", is_flag=True, help="Also print the probabilities.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @threads_option
 @quiet_option
 def predict_command(
@@ -86,14 +87,16 @@ def predict_command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Answer for texts, one line out for each text in, in their order, as they come: from standard
-    input, a text a line, or from files. An empty line gets the most common class; a row that
-    cannot be read (--on-error skip) gets an empty answer.
+    """Predict the labels of texts: one line of output for each text, in order.
+
+    DATA is one or more files; by default standard input, one text per line, answered line by line.
+    An empty text gets the most common class. With --on-error skip, a row that cannot be read gets
+    an empty answer.
     """
     if keep is not None and output is None:
-        raise click.UsageError("--keep goes with --output: it names the columns to write.")
+        raise click.UsageError("--keep needs --output: it names the columns to write.")
     if as_json and output is not None:
-        raise click.UsageError("--json is for standard output; --output FILE.jsonl writes JSON.")
+        raise click.UsageError("--json prints to standard output. Use --output FILE.jsonl instead.")
     sources = list(data) or ["-"]
     format = None if output is None else format_of(output)
     check_outputs([model, *data], [Output("--output", output, "table")], force)
@@ -107,38 +110,35 @@ def predict_command(
     several = classifier.label_form_ != "single"
     asked = limits(several, threshold, top)
     kept = output is not None and (True if keep is None else keep)
-    batches = read_text_batches(sources, keep=kept, **reading(options))
-    teller: _Asked
+    batches = Batches(read_text_batches(sources, keep=kept, **reading(options)))
+    asking: _Asked
     if output is not None and format is not None:
-        teller = table = _Table(classifier, asked, format, probabilities)
+        asking = table = _Table(classifier, asked, format, probabilities)
         with whole_file(output) as file:
             table.write(batches, writer_for(format, file))
     else:
-        teller = lines = _Lines(classifier, asked, probabilities or top is not None, as_json)
+        asking = lines = _Lines(classifier, asked, probabilities or top is not None, as_json)
         lines.write(batches, results())
-    report = teller.report
+    report = batches.report
     if report is not None and (data or report.formats != ["lines"] or report.repaired):
         say(report, quiet)
-    if teller.blank:
-        say(f"{_rows(teller.blank)} could not be read and got an empty answer.", quiet)
+    if asking.blank:
+        say(f"{_rows(asking.blank)} could not be read and got an empty answer.", quiet)
     if output is not None:
-        say(f"Wrote {output}, {_rows(report.rows)}.", quiet)
+        say(f"Wrote {output}, {_rows(0 if report is None else report.rows)}.", quiet)
 
 
 class _Asked:
-    """Asks a model about batches, and remembers what was read."""
+    """Asks a model about batches, and counts the rows that could not be read."""
 
     def __init__(self, classifier: "TextClassifier", asked: tuple[float | None, int | None]):
         self.classifier, (self.threshold, self.top) = classifier, asked
         self.multilabel = classifier.label_form_ != "single"
-        # Whether there is always exactly one answer to a text, or none.
-        self.one = not self.multilabel and self.top == 1
-        self.report: Any = None
+        self.one = not self.multilabel and self.top == 1  # never several answers for a text
         self.blank = 0
 
     def answers(self, batch: "LabelledText") -> list[Answer | None]:
-        """None for a row that could not be read."""
-        self.report = batch.report
+        """The answers for a batch; None for a row that could not be read."""
         found = self.classifier.predict_top(batch.texts, self.top, threshold=self.threshold)
         if not batch.texts.null_count:
             return list(found)
@@ -167,13 +167,13 @@ class _Lines(_Asked):
         }
 
     def write(self, batches: Iterable["LabelledText"], out: TextIO) -> None:
-        """A line for each text, as they come."""
+        """Write a line for each text, and flush after every batch."""
         for batch in batches:
             out.write("".join(f"{self._line(answer)}\n" for answer in self.answers(batch)))
             out.flush()
 
     def _line(self, answer: Answer | None) -> str:
-        """Tab-separated labels, with probabilities where asked for; or JSON."""
+        """Tab-separated labels, with probabilities if wanted; or JSON."""
         if self.as_json:
             return self._json(answer)
         if answer is None:
@@ -192,7 +192,7 @@ class _Lines(_Asked):
 
 
 class _Table(_Asked):
-    """Answers as columns beside those of the data."""
+    """Answers as columns, next to those of the data."""
 
     def __init__(
         self,
@@ -207,22 +207,22 @@ class _Table(_Asked):
         unclear = [name for name in names if SEPARATOR in name]
         if self.joined and not self.one and unclear:
             raise click.UsageError(
-                f"Several labels are written into one column, between commas, but {unclear[0]!r} "
-                "has a comma in it: write a .jsonl or a .parquet file."
+                "Several labels are written into one column, separated by commas, but the label "
+                f"{unclear[0]!r} has a comma in it. Write a .jsonl or .parquet file."
             )
 
-    def write(self, batches: Iterable["LabelledText"], writer: Writer) -> None:
-        """All batches; where there is no row at all, the names of the answers alone."""
+    def write(self, batches: Batches, writer: Writer) -> None:
+        """Write all batches; without any row, only the header of the answers."""
         from hashembed.readers import no_texts
 
         for batch in batches:
             writer.write(self.columns(batch))
-        if self.report is None:
+        if batches.report is None:
             writer.write(self.columns(no_texts()))
         writer.close()
 
     def columns(self, batch: "LabelledText") -> Columns:
-        """The columns that are kept, then the answers."""
+        """The kept columns of the data, then the answers."""
         answers = self.answers(batch)
         columns = _kept(batch)
         word = "prediction" if self.one else "predictions"
@@ -272,7 +272,7 @@ def _kept(batch: "LabelledText") -> Columns:
 
 
 def _free(name: str, columns: Columns) -> str:
-    """The name, or one with a number where the data has such a column."""
+    """The name, with a number if the data has a column of that name."""
     found, number = name, 2
     while found in columns:
         found, number = f"{name}_{number}", number + 1

@@ -2,30 +2,36 @@
 
 import json
 import os
+import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hashembed.cli.aliases import WithAliases
+from hashembed.cli.inputs import Batches
 from hashembed.cli.options import (
     COUNT_UNITS,
     data_options,
     draw,
     json_option,
     lengths,
-    option_names,
     punctuation_option,
     quantity,
     quiet_option,
-    reading,
     say,
     seed_option,
     threads_option,
-    was_given,
 )
 from hashembed.cli.outputs import Output, check_outputs, force_option
-from hashembed.cli.stream import MODEL_OPTIONS, train_on_stream
+from hashembed.cli.stream import train_on_stream
+from hashembed.cli.train_options import TrainOptions
+
+if TYPE_CHECKING:
+    from hashembed.classify.classifier import TextClassifier
+    from hashembed.readers import Report
 
 EXAMPLE = """\b
 Examples:
@@ -34,29 +40,7 @@ Examples:
   hashembed train train.csv --validation-fraction 0.1 --patience 3 -o model.safetensors
   hashembed train --stream monday.csv -o model.safetensors
   hashembed train --stream tuesday.csv -o model.safetensors --continue
-fastText's spellings (-lr, -epoch, -dim, -wordNgrams, -minn, -maxn) work too."""
-
-# Options that `TextClassifier` takes by the same name, beside those of the model.
-TRAINING_OPTIONS = (
-    "passes",
-    "learning_rate",
-    "batch_size",
-    "validation_fraction",
-    "patience",
-    "class_weight",
-    "threads",
-)
-ONLY_STREAM = ("resume", "continue_", "save_seconds")
-NEVER_STREAM = {
-    "passes": "a stream is read once",
-    "validation": "each text is answered before it is learned, which is the validation",
-    "validation_fraction": "each text is answered before it is learned, which is the validation",
-    "patience": "a stream is read once",
-    "plot": "there are no passes to draw",
-    "checkpoint": "the model itself is saved as it learns",
-    "cache_dir": "a stream keeps nothing",
-    "bits": "--stream keeps everything; --bits is for models that are done",
-}
+fastText's options (-lr, -epoch, -dim, -wordNgrams, -minn, -maxn) work too."""
 
 _count = quantity(COUNT_UNITS, "1M or 500k")
 
@@ -65,13 +49,15 @@ def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     """'1000,500' -> (1000, 500)."""
     parts = value.split(",") if value else []
     if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"found {value!r}, expected widths such as 1000 or 1000,500.")
+        raise click.BadParameter(
+            f"found {value!r}, expected widths of layers, such as 1000 or 1000,500."
+        )
     return tuple(int(part) for part in parts)
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not 0 <= value < float("inf"):
-        raise click.BadParameter(f"found {value}, expected a number of seconds from 0 on.")
+        raise click.BadParameter(f"found {value}, expected a number of seconds, 0 or more.")
     return value
 
 
@@ -90,60 +76,142 @@ def _class_weight(
             equals = ""
         if not equals:
             raise click.BadParameter(
-                f"found {value!r}, expected 'balanced', 'sqrt' or weights such as spam=2,ham=0.5."
+                f"found {value!r}, expected balanced, sqrt, or weights such as spam=2,ham=0.5."
             )
     return weights
 
 
 @click.command("train", cls=WithAliases, epilog=EXAMPLE)
 @click.argument("data", nargs=-1, required=True)
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The model.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="Model file.")
 @data_options()
-@click.option("--ngrams", callback=lengths, default="1-2", show_default=True, help="Of words.")
-@click.option("--subwords", callback=lengths, metavar="RANGE", help="Characters, such as 2-4.")
-@click.option("--lowercase/--no-lowercase", default=True, help="Whether case is ignored.")
+@click.option(
+    "--ngrams",
+    callback=lengths,
+    metavar="RANGE",
+    default="1-2",
+    show_default=True,
+    help="Lengths of word n-grams.",
+)
+@click.option(
+    "--subwords",
+    callback=lengths,
+    metavar="RANGE",
+    help="Lengths of character n-grams, such as 2-4. None by default.",
+)
+@click.option(
+    "--lowercase/--no-lowercase", default=True, help="Whether to ignore case. Ignored by default."
+)
 @punctuation_option
-@click.option("--embedding-dim", type=click.IntRange(1, 4096), help="d; by default from classes.")
-@click.option("--num-hashes", type=click.IntRange(1, 64), default=2, show_default=True, help="k.")
-@click.option("--num-embeddings", callback=_count, metavar="COUNT", help="K; by default from text.")
-@click.option("--num-buckets", callback=_count, metavar="COUNT", help="B; by default K / 10.")
-@click.option("--bits", type=click.Choice(["16", "8", "4"]), default="16", help="Of each number.")
-@click.option("--hidden-layers", callback=_widths, metavar="WIDTHS", help="Such as 1000,1000.")
-@click.option("--members", type=click.IntRange(1), default=1, help="Models in the ensemble.")
+@click.option(
+    "--embedding-dim",
+    type=click.IntRange(1, 4096),
+    help="d, the size of a vector. By default chosen by the number of classes.",
+)
+@click.option(
+    "--num-hashes",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="k, the number of hash functions.",
+)
+@click.option(
+    "--num-embeddings",
+    callback=_count,
+    metavar="COUNT",
+    help="K, rows of weights. By default chosen by the number of n-grams.",
+)
+@click.option(
+    "--num-buckets",
+    callback=_count,
+    metavar="COUNT",
+    help="B, component vectors. K / 10 by default.",
+)
+@click.option(
+    "--bits",
+    type=click.Choice(["16", "8", "4"]),
+    default="16",
+    show_default=True,
+    help="Bits of a number in the model file.",
+)
+@click.option(
+    "--hidden-layers",
+    callback=_widths,
+    metavar="WIDTHS",
+    help="Widths of hidden layers, such as 1000,1000. None by default.",
+)
+@click.option(
+    "--members",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Models in the ensemble.",
+)
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:N or auto.")
-@click.option("--passes", type=click.IntRange(1), help="Over the data; by default 1 to 10.")
-@click.option("--learning-rate", type=float, help="The first; by default from the lengths.")
-@click.option("--batch-size", type=click.IntRange(1), help="Texts; by default from the lengths.")
+@click.option(
+    "--passes",
+    type=click.IntRange(1),
+    help="Passes over the data. By default 1 to 10, chosen by the data.",
+)
+@click.option(
+    "--learning-rate",
+    type=float,
+    help="Initial learning rate. By default chosen by the lengths of the texts.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    help="Texts in a step. By default chosen by their lengths.",
+)
 @click.option(
     "--class-weight",
     callback=_class_weight,
     metavar="WEIGHTS",
-    help="balanced, sqrt (half of that way), or weights such as spam=2,ham=0.5.",
+    help="balanced, sqrt (halfway there), or weights such as spam=2,ham=0.5.",
 )
-@click.option("--validation", metavar="FILE", help="Validate on this data after every pass.")
-@click.option("--validation-fraction", type=float, default=0.0, help="Or on a part of the data.")
+@click.option("--validation", metavar="FILE", help="Validate on this file after every pass.")
+@click.option(
+    "--validation-fraction",
+    type=float,
+    default=0.0,
+    help="Or hold out this fraction of the data, such as 0.1.",
+)
 @click.option(
     "--patience",
     type=click.IntRange(1),
-    help="Stop after so many passes without a better validation loss; keep the best.",
+    help="Stop after this many passes without a lower validation loss, and keep the best.",
 )
-@click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False), help="Draw the passes.")
-@click.option("--checkpoint", metavar="FILE", help="Written after every pass; resumed from.")
-@click.option("--cache-dir", type=click.Path(), help="Keep keys there, for data beyond memory.")
-@click.option("--stream", is_flag=True, help="Learn line by line, in order, in fixed memory.")
+@click.option(
+    "--plot", metavar="FILE", type=click.Path(dir_okay=False), help="Draw the loss of the passes."
+)
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="Save the training state here after every pass, and resume from it if it exists.",
+)
+@click.option(
+    "--cache-dir", type=click.Path(), help="Keep keys in this folder, for data larger than memory."
+)
+@click.option(
+    "--stream", is_flag=True, help="Learn online: one pass, in order, in constant memory."
+)
 @click.option(
     "--resume",
     is_flag=True,
-    help="With --stream: the same data again after an interruption; skips what was learned.",
+    help="With --stream: after an interruption, skip the data that was learned.",
 )
 @click.option(
     "--continue",
     "continue_",
     is_flag=True,
-    help="With --stream: new data for the model of --output.",
+    help="With --stream: train the model in --output on new data.",
 )
 @click.option(
-    "--save-seconds", callback=_seconds, default=30.0, help="With --stream: between saves."
+    "--save-seconds",
+    callback=_seconds,
+    default=30.0,
+    show_default=True,
+    help="With --stream: seconds between saves.",
 )
 @force_option
 @seed_option
@@ -151,141 +219,97 @@ def _class_weight(
 @json_option
 @quiet_option
 def train_command(data: tuple[str, ...], **options: Any) -> None:
-    """Train a classifier on labelled text: CSV, TSV, JSON lines, Parquet, fastText's format, or a
-    folder for each class; compressed or not. Use - for standard input.
+    """Train a classifier on labelled text.
+
+    DATA is one or more files or folders: CSV, TSV, JSON lines, Parquet, fastText's format, or a
+    folder with one folder for each class, compressed or not. - reads standard input.
     """
     start, ctx = time.perf_counter(), click.get_current_context()
-    _check_combinations(ctx, options)
-    source = reading(options)
-    output, quiet = options["output"], options["quiet"]
+    run = TrainOptions.parse(ctx, data, **options)
     check_outputs(
-        [*data, options["validation"]],
+        [*data, run.validation],
         [
-            Output("--output", output, "model"),
-            Output("--plot", options["plot"], "picture"),
-            Output("--checkpoint", options["checkpoint"], "snapshot"),
+            Output("--output", run.output, "model"),
+            Output("--plot", run.plot, "picture"),
+            Output("--checkpoint", run.checkpoint, "snapshot"),
         ],
-        options["force"],
+        run.force,
     )
-    with _while_loading(quiet):
+    with _while_loading(run.quiet):
         from hashembed.classify.classifier import TextClassifier
         from hashembed.classify.engine_plan import choose_device
         from hashembed.core.threads import uninterrupted
-        from hashembed.readers import read
 
-    classifier = TextClassifier(
-        **{name: options[name] for name in (*MODEL_OPTIONS, *TRAINING_OPTIONS)},
-        device=choose_device(options["device"]),  # refused now, not after reading the data
-        verbose=not quiet,
-    )
-    if options["stream"]:
-        train_on_stream(ctx, classifier, data, source, options)
+    device = choose_device(run.device)  # before reading the data, which may take long
+    classifier = TextClassifier(**run.arguments, device=device, verbose=not run.quiet)
+    if run.stream:
+        train_on_stream(ctx, classifier, run)
         return
-    validation = None
-    if options["validation"] is not None:
-        held_out = read(options["validation"], **source)
-        validation = held_out.texts, held_out.labels
     try:
-        report = _fit(classifier, data, source, validation, options)
+        report = _fit(classifier, run)
     except KeyboardInterrupt:
-        uninterrupted(lambda: _save_interrupted(classifier, options))  # by a second Ctrl-C
+        uninterrupted(lambda: _save_interrupted(classifier, run))  # even by a second Ctrl-C
         raise
-    classifier.save(options["output"], bits=int(options["bits"]))
-    draw(classifier.history_, options["plot"], quiet)
-    _tell(classifier, report, options, time.perf_counter() - start)
+    classifier.save(run.output, bits=int(run.bits))
+    draw(classifier.history_, run.plot, run.quiet)
+    _tell(classifier, report, run, time.perf_counter() - start)
 
 
-def _fit(
-    classifier: Any,
-    data: tuple[str, ...],
-    source: dict[str, Any],
-    validation: Any,
-    options: dict[str, Any],
-) -> Any:
+def _fit(classifier: "TextClassifier", run: TrainOptions) -> "Report | None":
     """Train on the files -> the report of reading them."""
     from hashembed.readers import read, read_batches
 
-    quiet, checkpoint = options["quiet"], options["checkpoint"]
-    if options["cache_dir"] is None:
-        rows = read(list(data), **source)
-        say(rows.report, quiet)
+    files, checkpoint, validation = list(run.data), run.checkpoint, None
+    if run.validation is not None:
+        held_out = read(run.validation, **run.source)
+        validation = held_out.texts, held_out.labels
+    if run.cache_dir is None:
+        rows = read(files, **run.source)
+        say(rows.report, run.quiet)
         classifier.fit(rows.texts, rows.labels, validation=validation, checkpoint=checkpoint)
         return rows.report
-    report = None
+    batches = Batches(read_batches(files, **run.source))
 
-    def pairs() -> Any:
-        nonlocal report
-        for batch in read_batches(list(data), **source):
-            report = batch.report
+    def pairs() -> Iterator[tuple[Any, Any]]:
+        for batch in batches:
             yield batch.texts, batch.labels
-        say(report, quiet)
+        say(batches.report, run.quiet)
 
     classifier.fit_batches(
-        pairs(), cache_dir=options["cache_dir"], validation=validation, checkpoint=checkpoint
+        pairs(), cache_dir=run.cache_dir, validation=validation, checkpoint=checkpoint
     )
-    return report
+    return batches.report
 
 
-def _save_interrupted(classifier: Any, options: dict[str, Any]) -> None:
-    """After Ctrl-C: a model that has been through a whole pass is worth keeping."""
+def _save_interrupted(classifier: "TextClassifier", run: TrainOptions) -> None:
+    """After Ctrl-C, save a model that has finished at least one pass."""
     history = getattr(classifier, "history_", None)
     if history is None or not history.epochs:
-        say("\nInterrupted before the first pass was done: nothing was written.", options["quiet"])
+        say("\nInterrupted before the end of the first pass: wrote no model.", run.quiet)
         return
-    classifier.save(options["output"], bits=int(options["bits"]))
-    say(f"\n{history.outcome()}\nWrote {options['output']} as it is.", options["quiet"])
+    classifier.save(run.output, bits=int(run.bits))
+    say(f"\n{history.outcome()}\nWrote {run.output}.", run.quiet)
 
 
-def _tell(classifier: Any, report: Any, options: dict[str, Any], seconds: float) -> None:
-    output, quiet = options["output"], options["quiet"]
-    size = os.stat(output).st_size
-    say(f"Wrote {output}, {size / 1e6:.1f} MB, after {seconds:.1f} s.", quiet)
-    say(f"Next: hashembed test {output} FILE", quiet)
-    if options["as_json"]:
+def _tell(
+    classifier: "TextClassifier", report: "Report | None", run: TrainOptions, seconds: float
+) -> None:
+    size = os.stat(run.output).st_size
+    say(f"Wrote {run.output} ({size / 1e6:.1f} MB) after {seconds:.1f} s.", run.quiet)
+    say(f"Next: hashembed test {run.output} FILE", run.quiet)
+    if run.as_json:
         result = {
             "data": report.to_dict() if report is not None else None,
             "training": classifier.report_.to_dict(),
             "history": classifier.history_.to_dict(),
-            "model": {"file": output, "bytes": size},
+            "model": {"file": run.output, "bytes": size},
             "seconds": seconds,
         }
         click.echo(json.dumps(result, indent=2, default=str))
 
 
-def _check_combinations(ctx: click.Context, options: dict[str, Any]) -> None:
-    """No option is ignored: it is used, or it is an error."""
-    names = option_names(ctx)
-    given = {name for name in names if was_given(ctx, name)}
-    if options["stream"]:
-        for name, why in NEVER_STREAM.items():
-            if name in given:
-                raise click.UsageError(f"{names[name]} does not go with --stream: {why}.")
-        if isinstance(options["class_weight"], str):
-            raise click.UsageError(
-                f"--class-weight {options['class_weight']} needs all labels at once: "
-                "with --stream give weights such as spam=2,ham=0.5."
-            )
-        if options["resume"] and options["continue_"]:
-            raise click.UsageError(
-                "--resume is for the same data once more, --continue is for new data: give one."
-            )
-    else:
-        for name in ONLY_STREAM:
-            if name in given:
-                raise click.UsageError(f"{names[name]} goes with --stream.")
-    if {"validation", "validation_fraction"} <= given:
-        raise click.UsageError("Give --validation FILE or --validation-fraction, not both.")
-    if "patience" in given and not given & {"validation", "validation_fraction"}:
-        raise click.UsageError(
-            "--patience needs data to validate on: --validation FILE or --validation-fraction 0.1."
-        )
-
-
-def _while_loading(quiet: bool) -> Any:
-    """A line while things are imported, where somebody looks."""
-    import sys
-    from contextlib import nullcontext
-
+def _while_loading(quiet: bool) -> AbstractContextManager[object]:
+    """Show that modules are being imported, if standard error is a terminal."""
     if quiet or not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from hashembed.cli.answering import check_input
+from hashembed.cli.inputs import Batches, check_input
 from hashembed.cli.options import (
     BYTE_UNITS,
+    Subcommand,
     counting_bar,
     data_options,
     draw,
@@ -25,27 +26,37 @@ from hashembed.cli.outputs import Output, check_outputs, force_option
 EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
 
 
-@click.command("words", epilog=EXAMPLE)
+@click.command("words", cls=Subcommand, epilog=EXAMPLE)
 @model_argument
 @click.argument("data", nargs=-1, required=True)
 @data_options(labelled=False)
-@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="How many.")
 @click.option(
-    "--min-count", type=click.IntRange(1), default=10, show_default=True, help="Occurrences."
+    "--top",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many n-grams to show at each end.",
+)
+@click.option(
+    "--min-count",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Ignore n-grams with fewer occurrences.",
 )
 @click.option(
     "--by",
     type=click.Choice(["weight", "evidence"]),
     default="weight",
     show_default=True,
-    help="The paper's importance, or what an n-gram adds to a class.",
+    help="Rank by importance weight, as the paper, or by what an n-gram adds to a class.",
 )
 @click.option(
     "--memory",
     callback=quantity(BYTE_UNITS, "64MB"),
     default="64MiB",
     show_default=True,
-    help="For counting.",
+    help="Memory for counting.",
 )
 @plot_option
 @force_option
@@ -66,7 +77,10 @@ def words_command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """The n-grams of a corpus that matter most and least to a model, in one pass."""
+    """Show the n-grams of a corpus that matter most and least to a model.
+
+    Reads the corpus once and needs no dictionary.
+    """
     check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)
 
@@ -77,22 +91,16 @@ def words_command(
     plan = classifier.engine_plan_
     if plan.members > 1 or plan.hidden_layers:
         raise click.ClickException(
-            f"{model} is an ensemble or has hidden layers, and importance is told of one shallow "
-            "model only. hashembed explain works for every model."
+            f"{model} is an ensemble or has hidden layers, but n-grams are ranked for a single "
+            "shallow model only. hashembed explain works for every model."
         )
-    report = None
-
-    def texts() -> Any:
-        nonlocal report
-        for batch in read_text_batches(list(data), **reading(options)):
-            report = batch.report
-            yield batch.texts
-
+    batches = Batches(read_text_batches(list(data), **reading(options)))
+    texts = (batch.texts for batch in batches)
     with counting_bar() as on_bytes:
         table = classifier.important_ngrams(
-            texts(), top=top, min_count=min_count, memory=memory, by=by, on_bytes=on_bytes
+            texts, top=top, min_count=min_count, memory=memory, by=by, on_bytes=on_bytes
         )
-    say(report or "read no rows", quiet)
+    say(batches.report or "read no rows", quiet)
     draw(table, plot, quiet)
     if as_json:
         click.echo(json.dumps(table.to_dict(), indent=2, ensure_ascii=False))

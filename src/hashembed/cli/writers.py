@@ -1,4 +1,4 @@
-"""Answers into files: CSV, TSV, JSON lines or Parquet, written row by row, there whole or not."""
+"""Output files: CSV, TSV, JSON lines or Parquet, complete or not there at all."""
 
 import csv
 import io
@@ -21,35 +21,36 @@ SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
-SEPARATOR = ","  # between several labels in one column of CSV
+SEPARATOR = ","  # of several labels in one column of CSV
 
 Columns = dict[str, Any]  # name -> an Arrow column, or JsonTexts
 
 
 class Writer(Protocol):
-    """Takes batches of columns, and ends."""
+    """Writes batches of columns."""
 
     def write(self, columns: Columns) -> None:
-        """Some more rows; all columns have one length."""
+        """Write some rows; all columns have the same length."""
 
     def close(self) -> None:
-        """No more."""
+        """End the file."""
 
 
 def format_of(path: str, allowed: Sequence[str] = ("csv", "tsv", "jsonl", "parquet")) -> str:
-    """The format that the name of an output asks for."""
+    """The format of an output, by its name."""
     found = SUFFIXES.get(os.path.splitext(path)[1].lower())
     if found is None or found not in allowed:
-        names = ", ".join(suffix for suffix, kind in SUFFIXES.items() if kind in allowed)
+        *others, last = [suffix for suffix, kind in SUFFIXES.items() if kind in allowed]
         raise click.BadParameter(
-            f"found {path!r}, expected a name that ends in one of {names}.", param_hint="--output"
+            f"found {path!r}, expected a file name that ends in {', '.join(others)} or {last}.",
+            param_hint="--output",
         )
     return found
 
 
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file that gets its name when all is written; pipes and devices are written to directly."""
+    """A file that appears under its name when it is complete. Pipes and devices are written to."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(path).st_mode):
             with open(path, "wb") as file:
@@ -68,7 +69,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
 
 def writer_for(format: str, file: BinaryIO) -> Writer:
-    """Writes this format into the file."""
+    """The writer of a format."""
     if format == "parquet":
         return _Parquet(file)
     if format == "jsonl":
@@ -77,7 +78,7 @@ def writer_for(format: str, file: BinaryIO) -> Writer:
 
 
 class _FirstColumns:
-    """The columns of the first batch; JSON may bring others later, which find no place."""
+    """The columns of the first batch. Later batches of JSON may have others, which are left out."""
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
@@ -97,7 +98,7 @@ def _note(first: _FirstColumns) -> None:
 
         listed = ", ".join(printable(name) for name in list(first.left_out)[:5])
         click.echo(
-            f"Left out keys that only later rows have: {listed}; JSON lines (.jsonl) keep them.",
+            f"Left out keys that first appear in later rows: {listed}. A .jsonl file keeps them.",
             err=True,
         )
 
@@ -132,7 +133,7 @@ class _JsonLines:
         self._file = file
 
     def write(self, columns: Columns) -> None:
-        """A key is left out where a JSON object did not have it; other missing values are null."""
+        """Omit keys that a JSON object did not have; other missing values are null."""
         rows: list[dict[str, Any]] = [{} for _ in range(_count(columns))]
         for name, column in columns.items():
             absent = column.absent() if isinstance(column, JsonTexts) else [False] * len(rows)
@@ -175,7 +176,7 @@ class _Parquet:
 
 
 class JsonTexts:
-    """A column whose strings are JSON, and stand for any values."""
+    """A column of values of any type, stored as JSON."""
 
     def __init__(self, texts: Any) -> None:
         self._texts = texts.to_pylist()
@@ -188,12 +189,12 @@ class JsonTexts:
         return [text is None for text in self._texts]
 
     def to_pylist(self) -> list[Any]:
-        """The values; None also where there is none."""
+        """The values; None where the key is absent."""
         return [None if text is None else json.loads(text) for text in self._texts]
 
 
 def _plain_column(column: Any) -> Any:
-    """As Arrow has it; values of JSON as strings, objects and lists as they are written."""
+    """An Arrow column; JSON values become strings."""
     import pyarrow as pa
 
     if not isinstance(column, JsonTexts):
@@ -207,7 +208,7 @@ def _count(columns: Columns) -> int:
 
 
 def _cell(value: Any) -> str:
-    """As a column of CSV has it."""
+    """A value as a cell of CSV."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -1,31 +1,38 @@
-"""Arguments and options in the words of those who read them: `label=` or `--label`."""
+"""Names of arguments in messages: `label` for a Python caller, `--label` for the command's user.
 
-from collections.abc import Iterator
+A message names an argument with `named` or `given`. The command says which options it has
+(`command_options`); while it runs, the messages name these instead.
+"""
+
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-_in_command = False
+_options: Mapping[str, str] = {}  # argument -> the running command's option
 
 
 @contextmanager
-def command_words() -> Iterator[None]:
-    """Within it, messages name the command's options instead of Python's arguments."""
-    global _in_command
-    before, _in_command = _in_command, True
+def command_options(options: Mapping[str, str]) -> Iterator[None]:
+    """Name these options in messages, {"learning_rate": "--learning-rate"}."""
+    global _options
+    before, _options = _options, options
     try:
         yield
     finally:
-        _in_command = before
+        _options = before
 
 
 def named(name: str) -> str:
     """An argument as the subject of a sentence: `label`, or `--label`."""
-    return f"--{name.replace('_', '-')}" if _in_command else name
+    return _options.get(name, name)
 
 
 def given(name: str, value: object = None) -> str:
     """An argument as one gives it: `label=`, `header=False`; or `--label`, `--no-header`."""
-    if not _in_command:
+    option = _options.get(name)
+    if option is None:
         return f"{name}={'' if value is None else repr(value)}"
     if isinstance(value, bool):
-        return named(name if value else f"no_{name}")
-    return named(name) if value is None else f'{named(name)} "{value}"'
+        return option if value else f"--no-{option.removeprefix('--')}"
+    if value is None:
+        return option
+    return f'{option} "{value}"' if isinstance(value, str) else f"{option} {value}"

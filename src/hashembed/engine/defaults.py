@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hashembed.core.checks import one_of, whole_number
+from hashembed.core.wording import named
 from hashembed.engine.history import Monitor
 from hashembed.hashing.bags import Bags
 
@@ -69,7 +70,7 @@ class TrainConfig:
 def check_learning_rate(rate: float | None) -> None:
     """None, or a number above 0."""
     if rate is not None and not 0 < rate < float("inf"):
-        raise ValueError(f"learning_rate must be above 0, found {rate}")
+        raise ValueError(f"{named('learning_rate')} must be above 0, found {rate}")
 
 
 def default_rate(bags: Bags, classes: int, passes: int = 1) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.core.arrays import F32, F64, I64, Bools
+from hashembed.core.wording import named
 
 Classes = npt.NDArray[Any]
 
@@ -117,9 +118,13 @@ def check_class_weight(wish: object, classes: Classes, more_may_come: bool = Fal
         kinds = {type(label) for label in known}
         strange = [label for label in strange if kinds and _plain_type(label) not in kinds]
     if strange and (more_may_come or any(label not in wish for label in known)):
-        raise ValueError(f"class_weight names {strange[0]!r}, which is no class; {_listed(known)}")
+        raise ValueError(
+            f"{named('class_weight')} names {strange[0]!r}, which is no class; {_listed(known)}"
+        )
     if known and all(wish.get(label, 1.0) == 0 for label in known):
-        raise ValueError(f"class_weight is 0 for every class: nothing to learn; {_listed(known)}")
+        raise ValueError(
+            f"{named('class_weight')} is 0 for every class: nothing to learn; {_listed(known)}"
+        )
 
 
 def _power(wish: object) -> float:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from hashembed.core.arrays import I64, U32
 from hashembed.core.checks import one_of, whole_number
+from hashembed.core.wording import named
 
 HASH_VERSION = 1
 
@@ -202,8 +203,8 @@ class HashSpec:
         one_of("indexing", self.indexing, INDEXINGS)
         if self.num_hashes > self.num_buckets:
             raise ValueError(
-                f"num_hashes must not exceed num_buckets, found {self.num_hashes} hash functions "
-                f"for {self.num_buckets} buckets"
+                f"{named('num_hashes')} must not exceed {named('num_buckets')}, found "
+                f"{self.num_hashes} hash functions for {self.num_buckets} buckets"
             )
 
     @property

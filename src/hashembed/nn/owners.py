@@ -13,11 +13,18 @@ their identity.
 import copy
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+if TYPE_CHECKING:
+    from hashembed.nn.gpu.rows import GradientTerms
+
+
+class Use:
+    """A place in a graph from which a backward pass will update a table."""
 
 
 class Owner(Protocol):
@@ -35,11 +42,11 @@ class Owner(Protocol):
         first `count`, if that is given.
         """
 
-    def settle(self, table: Tensor) -> None:
-        """Give the table all updates that it is owed."""
+    def apply_pending(self, table: Tensor) -> None:
+        """Apply all pending updates of the table."""
 
-    def written(self, table: Tensor) -> None:
-        """The table may have been written by others: what it was owed is void."""
+    def discard_pending(self, table: Tensor) -> None:
+        """Drop the pending updates of a table that others may have written to."""
 
     def updates_in_backward(self, table: Tensor) -> bool:
         """Whether `update` wants the table's gradient, instead of `grad` of the table."""
@@ -47,11 +54,11 @@ class Owner(Protocol):
     def has_updated_in_backward(self, table: Tensor) -> bool:
         """Whether a backward pass has updated the table."""
 
-    def use_of(self, table: Tensor) -> object:
-        """To be kept, and given to `update`, by a graph that will update the table."""
+    def use_of(self, table: Tensor) -> Use:
+        """For a graph that will update the table: it keeps this, and gives it to `update`."""
 
-    def update(self, table: Tensor, terms: Any, use: object) -> None:
-        """On a GPU: the gradient of a table, as terms that are still to be added up."""
+    def update(self, table: Tensor, terms: "GradientTerms", use: Use | None) -> None:
+        """On a GPU: update the table by the terms of its gradient."""
 
 
 _owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
@@ -87,7 +94,7 @@ def take_away(table: Tensor) -> None:
     """The table gets what it is owed, and belongs to nobody."""
     owner = owner_of(table)
     if owner is not None:
-        owner.settle(table)
+        owner.apply_pending(table)
         del _owners[id(table)]
 
 
@@ -101,7 +108,7 @@ def settle(tables: Iterable[Tensor | None]) -> None:
     for table in tables:
         owner = owner_of(table)
         if table is not None and owner is not None:
-            owner.settle(table)
+            owner.apply_pending(table)
 
 
 def _before_any_step(optimizer: Optimizer, args: Any, kwargs: dict[str, Any]) -> None:
@@ -144,7 +151,7 @@ class RowModule(nn.Module):
         for table in self._parameters.values():
             owner = owner_of(table)
             if table is not None and owner is not None:
-                owner.written(table)
+                owner.discard_pending(table)
 
     def __getstate__(self) -> dict[str, Any]:
         settle(self._parameters.values())

@@ -40,10 +40,10 @@ class Options:
     keep: bool | Sequence[Column] = False
 
     def __post_init__(self) -> None:
-        one_of(named("on_error"), self.on_error, ("stop", "skip"))
+        one_of("on_error", self.on_error, ("stop", "skip"))
         if self.format is not None:
             allowed = tuple(f for f in FORMATS if not (self.labelled and f == "lines"))
-            one_of(named("format"), self.format, allowed)
+            one_of("format", self.format, allowed)
         if self.delimiter is not None:
             single = isinstance(self.delimiter, str) and len(self.delimiter) == 1
             if not single or not self.delimiter.isascii() or self.delimiter in '"\n\r\0':

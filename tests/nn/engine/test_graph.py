@@ -15,17 +15,14 @@ from hashembed.engine.labels import Labels
 from hashembed.engine.protocol import LossNotFiniteError
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec, id_keys
-from hashembed.nn.engine import fused as cuda_shallow
-from hashembed.nn.engine import head as learning
-from hashembed.nn.engine import transfer as feeding
+from hashembed.nn.engine import fused, head, transfer
 from hashembed.nn.engine.batches import placed
 from hashembed.nn.engine.graph import rounded
-from hashembed.nn.engine.head import softmax_head
 from hashembed.nn.engine.model import DeepModel
 from hashembed.nn.gpu import rows as cuda_rows
-from hashembed.nn.gpu.call import Call
 from hashembed.nn.ops import dispatch as ops
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.ops import on_gpu
+from hashembed.nn.optim import gpu_steps
 from hashembed.nn.optim import optimizers as optim
 
 CUDA = torch.cuda.is_available()
@@ -47,15 +44,15 @@ RATES = np.linspace(0.02, 0.01, -(-DOCUMENTS // BATCH)).astype(np.float32)
 def interpreted(monkeypatch):
     """Without a GPU rows are updated by the same kernels, interpreted."""
     if not CUDA:
-        for module in (row_optimizer, optim):
+        for module in (gpu_steps, optim):
             monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
-        monkeypatch.setattr(ops, "Call", Call, raising=False)
+        monkeypatch.setattr(ops, "on_gpu", on_gpu, raising=False)
 
 
 @pytest.fixture
 def resident(monkeypatch):
     """Keys lie on the device, even if that is the CPU."""
-    monkeypatch.setattr(feeding, "place_keys", lambda keys, spec, device: placed(keys, device))
+    monkeypatch.setattr(transfer, "place_keys", lambda keys, spec, device: placed(keys, device))
 
 
 def model(hidden=(), device=DEVICE, seed=0, **options) -> DeepModel:
@@ -71,7 +68,7 @@ def model(hidden=(), device=DEVICE, seed=0, **options) -> DeepModel:
 def steps_of(models, labels=SINGLE, *, weights=None, snippets=None, passes=2):
     losses = []
     for _ in range(passes):
-        found = feeding.train_members(
+        found = transfer.train_members(
             models,
             BAGS,
             labels,
@@ -139,8 +136,8 @@ def test_class_weights_as_in_the_plain_loop():
 )
 @pytest.mark.usefixtures("resident")
 def test_documents_longer_than_a_tile(options, monkeypatch):
-    monkeypatch.setattr(cuda_shallow, "WHOLE", 1)
-    monkeypatch.setattr(cuda_shallow, "PART", 64)  # four tokens
+    monkeypatch.setattr(fused, "WHOLE", 1)
+    monkeypatch.setattr(fused, "PART", 64)  # four tokens
     mine, plain = model(**options), model(device="cpu", **options)
     got, want = steps_of([mine]), plain_steps_of(plain)
     np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
@@ -150,7 +147,7 @@ def test_documents_longer_than_a_tile(options, monkeypatch):
 
 
 @pytest.mark.usefixtures("resident")
-def test_groups_of_batches_that_need_more_room(monkeypatch):
+def test_groups_of_batches_that_need_a_larger_capacity(monkeypatch):
     """Steps 0, 1-2, 3-4 and 5 are made at a time; one of them is much larger than the others."""
     lengths = np.where(np.arange(DOCUMENTS) == ORDER[3 * BATCH + 1], 60, 3)
     keys = id_keys(np.random.default_rng(2).integers(0, 30, lengths.sum()))
@@ -158,23 +155,23 @@ def test_groups_of_batches_that_need_more_room(monkeypatch):
     one, other = model(optimizer="adam"), model(device="cpu", optimizer="adam")
     options = {"batch_size": BATCH, "weights": None, "snippets": None}
     for _ in range(2):
-        got = feeding.train_members([one], bags, SINGLE, ORDER, RATES, **options)
+        got = transfer.train_members([one], bags, SINGLE, ORDER, RATES, **options)
         want = other.train(bags, SINGLE, ORDER, RATES, **options)
         np.testing.assert_allclose(got[0], want, rtol=2e-4, atol=2e-5)
-    small, large = one.prepared.rooms
+    small, large = one.gpu_steps.capacities
     assert small < large
-    assert one.prepared.shallow
+    assert one.gpu_steps.shallow
 
 
 @pytest.mark.usefixtures("resident")
 def test_steps_that_do_not_fit_are_made_anew():
     one = model()
-    steps_of([one], snippets=feeding.draw_snippets(BAGS, DEVICE, 3, 0, 2, 4), passes=1)
-    first = one.prepared
-    steps_of([one], snippets=feeding.draw_snippets(BAGS, DEVICE, 3, 1, 2, 4), passes=1)
-    assert one.prepared is first
+    steps_of([one], snippets=transfer.draw_snippets(BAGS, DEVICE, 3, 0, 2, 4), passes=1)
+    first = one.gpu_steps
+    steps_of([one], snippets=transfer.draw_snippets(BAGS, DEVICE, 3, 1, 2, 4), passes=1)
+    assert one.gpu_steps is first
     steps_of([one], passes=1)  # longer documents
-    assert one.prepared is not first
+    assert one.gpu_steps is not first
 
 
 @pytest.mark.gpu
@@ -196,8 +193,8 @@ def test_large_steps_give_the_same_bits_in_every_run(optimizer):
 
 @pytest.mark.usefixtures("resident")
 def test_an_output_layer_of_many_classes(monkeypatch):
-    monkeypatch.setattr(cuda_shallow, "MOST_SLOPES", 1)
-    monkeypatch.setattr(learning, "MOST_SLOPES", 1)
+    monkeypatch.setattr(fused, "MAX_LAYER_GRADS", 1)
+    monkeypatch.setattr(head, "MAX_LAYER_GRADS", 1)
     got, want = steps_of([model()]), plain_steps_of(model(device="cpu"))
     np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
 
@@ -206,15 +203,15 @@ def test_an_output_layer_of_many_classes(monkeypatch):
 def test_whose_the_keys_of_a_batch_are():
     one = model()
     steps_of([one], passes=1)
-    made, room = one.prepared._batches, one.prepared.rooms[1]
-    one.prepared.begin(DOCUMENTS, 0)
-    made._owners.fill_(-1)
-    made.fill(1, 1, 2, room)  # steps 1 and 2 into the second half
+    made, capacity = one.gpu_steps._batches, one.gpu_steps.capacities[1]
+    one.gpu_steps.begin(DOCUMENTS, 0)
+    made._token_bags.fill_(-1)
+    made.fill(1, 1, 2, capacity)  # steps 1 and 2 into the second buffer
     for number, step in enumerate((1, 2)):
         documents = ORDER[step * BATCH : (step + 1) * BATCH]
-        owners = np.repeat(np.arange(BATCH), LENGTHS[documents])
-        n, at = len(owners), slice(number * room, (number + 1) * room)
-        assert made._owners[1, at].tolist() == owners.tolist() + [-1] * (room - n)
+        bags = np.repeat(np.arange(BATCH), LENGTHS[documents])
+        n, at = len(bags), slice(number * capacity, (number + 1) * capacity)
+        assert made._token_bags[1, at].tolist() == bags.tolist() + [-1] * (capacity - n)
         keys = [BAGS.keys[BAGS.offsets[i] : BAGS.offsets[i + 1]] for i in documents]
         assert made._keys[1, at][:n].tolist() == np.concatenate(keys).tolist()
         assert made.offsets[1, number].tolist() == [0, *np.cumsum(LENGTHS[documents])]
@@ -223,7 +220,7 @@ def test_whose_the_keys_of_a_batch_are():
 
 @pytest.mark.usefixtures("resident")
 def test_snippets_are_those_of_the_cpu():
-    drawn = feeding.draw_snippets(BAGS, DEVICE, 3, 2, 2, 5)
+    drawn = transfer.draw_snippets(BAGS, DEVICE, 3, 2, 2, 5)
     starts, lengths = BAGS.snippets(3, 2, 2, 5)
     np.testing.assert_array_equal(drawn.starts.cpu().numpy(), starts)
     np.testing.assert_array_equal(drawn.lengths.cpu().numpy(), lengths)
@@ -235,14 +232,14 @@ def test_snippets_are_those_of_the_cpu():
 def test_streamed_keys_give_the_same_bits(monkeypatch):
     kept = model()
     with monkeypatch.context() as patch:
-        patch.setattr(feeding, "place_keys", lambda keys, spec, device: placed(keys, device))
+        patch.setattr(transfer, "place_keys", lambda keys, spec, device: placed(keys, device))
         want = steps_of([kept])
-    monkeypatch.setattr(feeding, "place_keys", lambda keys, spec, device: keys)
-    monkeypatch.setattr(feeding, "PART", 60)  # a batch or two at a time
+    monkeypatch.setattr(transfer, "place_keys", lambda keys, spec, device: keys)
+    monkeypatch.setattr(transfer, "PART", 60)  # a batch or two at a time
     streamed = model()
     got = steps_of([streamed])
-    assert streamed.prepared.streamed
-    assert not kept.prepared.streamed
+    assert streamed.gpu_steps.streamed
+    assert not kept.gpu_steps.streamed
     for a, b in zip(got, want, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -279,10 +276,10 @@ def test_members_of_different_forms_train_together_as_they_do_alone():
 
 @pytest.mark.usefixtures("resident")
 def test_large_batches_of_many_classes_go_another_way(monkeypatch):
-    monkeypatch.setattr(cuda_shallow, "MOST_SUMS", BATCH * (CLASSES * 5 + CLASSES) - 1)
+    monkeypatch.setattr(fused, "MAX_BATCH_GRADS", BATCH * (CLASSES * 5 + CLASSES) - 1)
     one, plain = model(), model(device="cpu")
     got, want = steps_of([one]), plain_steps_of(plain)
-    assert not one.prepared.shallow
+    assert not one.gpu_steps.shallow
     np.testing.assert_allclose(got[1][0], want[1], rtol=2e-4, atol=2e-5)
 
 
@@ -291,7 +288,7 @@ def test_documents_without_a_word():
     bags = Bags(np.empty(0, np.int64), np.zeros(DOCUMENTS + 1, np.int64))
     one, plain = model(), model(device="cpu")
     options = {"batch_size": BATCH, "weights": None, "snippets": None}
-    got = feeding.train_members([one], bags, SINGLE, ORDER, RATES, **options)
+    got = transfer.train_members([one], bags, SINGLE, ORDER, RATES, **options)
     want = plain.train(bags, SINGLE, ORDER, RATES, **options)
     np.testing.assert_allclose(got[0], want, rtol=2e-4, atol=2e-5)
 
@@ -301,7 +298,7 @@ def test_documents_without_a_word():
 def test_an_ensemble_on_a_gpu_trains_its_members_together():
     ensemble = Ensemble([model((6,), seed=s) for s in (0, 1)])
     losses = ensemble.train(BAGS, SINGLE, ORDER, RATES, batch_size=BATCH)
-    assert ensemble.members[0].prepared.members == ensemble.members
+    assert ensemble.members[0].gpu_steps.members == ensemble.members
     assert losses.shape == (DOCUMENTS,)
 
 
@@ -372,23 +369,23 @@ def test_a_weight_that_is_not_finite_spoils_no_others(where, aggregation):
 
 
 @pytest.mark.parametrize(("n", "d", "C"), [(1, 1, 2), (33, 5, 3), (40, 16, 70), (17, 100, 300)])
-def test_the_loss_and_its_slopes(n, d, C):
+def test_the_loss_and_its_gradients(n, d, C):
     generator = torch.Generator().manual_seed(n)
     x, W, bias = (torch.randn(s, generator=generator) for s in ((n, d), (C, d), (C,)))
     labels = torch.randint(0, C, (n,), generator=generator)
     weights = torch.rand(n, generator=generator)
     inputs = (t.to(DEVICE) for t in (x, W, bias, labels, weights))
-    losses, of_x, finish = softmax_head(*inputs, 0.25)
-    got = losses, of_x, *finish()
+    losses, x_grad, finish = head.softmax_head(*inputs, 0.25)
+    got = losses, x_grad, *finish()
     x, W, bias = (t.double().requires_grad_() for t in (x, W, bias))
     logits = x @ W.t() + bias
     losses = F.cross_entropy(logits, labels, reduction="none") * weights
-    slopes = torch.autograd.grad(losses.sum() * 0.25, [x, W, bias])
-    for mine, want in zip(got, (losses, *slopes), strict=True):
+    gradients = torch.autograd.grad(losses.sum() * 0.25, [x, W, bias])
+    for mine, want in zip(got, (losses, *gradients), strict=True):
         torch.testing.assert_close(mine.cpu().double(), want.detach(), rtol=1e-4, atol=1e-4)
 
 
-def test_room_for_keys_grows_in_steps():
+def test_capacities_grow_in_steps():
     for tokens in [*range(200), 10**6 + 1, 2**30]:
         assert tokens <= rounded(tokens) <= max(1, 1.25 * tokens)
     assert len({rounded(n) for n in range(2**10, 2**11)}) <= 9

@@ -19,15 +19,15 @@ from triton.runtime.jit import JITFunction
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.cpu.row_kernels import record_width
 from hashembed.nn.engine import batch_kernels as triton_batches
-from hashembed.nn.engine import fused as cuda_shallow
-from hashembed.nn.engine import head as learning
-from hashembed.nn.engine import prepare as ahead
+from hashembed.nn.engine import fused, head, prepare
 from hashembed.nn.engine.model import DeepModel
 from hashembed.nn.gpu import launch as cuda
 from hashembed.nn.gpu import places as cuda_places
 from hashembed.nn.gpu import rows as cuda_rows
 from hashembed.nn.gpu.call import Call
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.gpu.kernels import layout
+from hashembed.nn.gpu.kernels.layout import RuleKind
+from hashembed.nn.optim import gpu_steps
 from hashembed.nn.optim import optimizers as optim
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -95,82 +95,94 @@ def layers():
             cuda.forward(call)
             cuda.backward(call, grad, tuple(dense), call.weights is not None)
         call = call_of(case)
-        owners = torch.zeros(len(call.keys), dtype=torch.int32)
-        cuda_places.prepare(call, cuda_places.make_room(call), owners)
+        bags = torch.zeros(len(call.keys), dtype=torch.int32)
+        cuda_places.prepare(call, cuda_places.make_term_buffers(call), bags)
     cuda.id_keys(torch.zeros(5, dtype=torch.int64))
 
 
 def rules():
     """All updates; some of narrow rows, and of rows of 16 bits."""
-    for number in range(cuda_rows.STORE, cuda_rows.MOMENTUM + 1):
-        ends = number in (cuda_rows.STORE, cuda_rows.ADAM)
-        lazy = number >= cuda_rows.ADAM
-        moments = 1 if number == cuda_rows.MOMENTUM else 2
-        more = ((2, torch.float32), (40, torch.bfloat16)) if ends else ((5, torch.float32),)
-        for d, kind in ((20, torch.float32), *more):
-            width = record_width(d, moments) if lazy else d
-            if number == cuda_rows.ADAGRAD_ROWWISE:
-                width = 1
-            rule = cuda_rows.Rule(
-                number,
-                torch.zeros(30, d, dtype=kind),
-                torch.zeros(30, width) if number > cuda_rows.SGD else None,
-                cuda_rows.make_numbers("cpu") if number else None,
-                torch.zeros((), dtype=torch.int64) if number else None,
-                torch.zeros(5, cuda_rows.RING, dtype=torch.float64) if lazy else None,
-            )
-            rows, values = torch.arange(30), torch.zeros(30, d)
-            for behind in (False, True):
-                terms = cuda_rows.Terms(rows, rows, 0, 0, 30, 1, 30, values, 0, None, None)
-                cuda_rows.sum_rows(terms, rule, behind=behind)
-                if number:
-                    cuda_rows.update_rows(rule, rows, values, behind=behind)
-            if number:
-                for nesterov in (False, True):
-                    cuda_rows.begin_step(rule, 0.1, cuda_rows.Numbers(nesterov=nesterov))
-            if lazy:
-                for move in (False, True):
-                    cuda_rows.catch_up(rule, rows, move=move)
-                cuda_rows.end_step(rule)
-            long_rows = torch.zeros(5000, dtype=torch.int64)
-            ints = long_rows.int()
-            lists = (long_rows, ints, long_rows, long_rows, ints)
-            found = cuda_rows.Distinct(ints, ints, ints, *lists)
-            rest = (0, 0, 5000, 1, 30, torch.zeros(5000, d), 0, None, None)
-            cuda_rows.sum_rows(cuda_rows.Terms(long_rows, long_rows, *rest), rule, behind=lazy)
-            for turn in (None, torch.zeros(3, dtype=torch.int64)):
-                terms = cuda_rows.Terms(None, None, *rest, found, turn)
-                cuda_rows.update_terms(terms, rule, behind=lazy)
+    for kind in RuleKind:
+        more = ((5, torch.float32),)
+        if kind in (RuleKind.STORE, RuleKind.ADAM):
+            more = ((2, torch.float32), (40, torch.bfloat16))
+        for d, dtype in ((20, torch.float32), *more):
+            updates(rule_of(kind, torch.zeros(30, d, dtype=dtype)))
+
+
+def rule_of(kind, table):
+    """A rule with all that it needs in memory."""
+    d = table.shape[1]
+    if kind == RuleKind.STORE:
+        return cuda_rows.Rule(kind, table)
+    width = 1 if kind == RuleKind.ADAGRAD_ROWWISE else d
+    if kind.is_lazy:
+        width = record_width(d, 1 if kind == RuleKind.MOMENTUM else 2)
+    history = torch.zeros(layout.HISTORY_ROWS, cuda_rows.RING, dtype=torch.float64)
+    return cuda_rows.Rule(
+        kind,
+        table,
+        None if kind == RuleKind.SGD else torch.zeros(30, width),
+        cuda_rows.make_numbers("cpu"),
+        torch.zeros((), dtype=torch.int64),
+        history if kind.is_lazy else None,
+    )
+
+
+def updates(rule):
+    """All ways to update rows by this rule."""
+    d, lazy, stores = rule.table.shape[1], rule.kind.is_lazy, rule.kind == RuleKind.STORE
+    rows, values = torch.arange(30), torch.zeros(30, d)
+    for behind in (False, True):
+        terms = cuda_rows.GradientTerms(values, 30, 30, keys=rows, order=rows)
+        cuda_rows.sum_rows(terms, rule, behind=behind)
+        if not stores:
+            cuda_rows.update_rows(rule, rows, values, behind=behind)
+    if not stores:
+        for nesterov in (False, True):
+            cuda_rows.begin_step(rule, 0.1, cuda_rows.Numbers(nesterov=nesterov))
+    if lazy:
+        for move in (False, True):
+            cuda_rows.catch_up(rule, rows, move=move)
+        cuda_rows.end_step(rule)
+    longs = torch.zeros(5000, dtype=torch.int64)
+    ints = longs.int()
+    known = cuda_rows.Distinct(ints, ints, ints, longs, ints, longs, longs, ints)
+    terms = cuda_rows.GradientTerms(torch.zeros(5000, d), 5000, 30)
+    cuda_rows.sum_rows(terms._replace(keys=longs, order=longs), rule, behind=lazy)
+    for cursor in (None, torch.zeros(layout.CURSOR.value, dtype=torch.int64)):
+        several = terms._replace(distinct=known, cursor=cursor)
+        cuda_rows.update_terms(several, rule, behind=lazy)
 
 
 def training():
     """What surrounds the layers in a step."""
     longs, floats = torch.zeros(64, dtype=torch.int64), torch.zeros(64)
-    step, fine = torch.zeros((), dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
-    triton_batches.begin[(1,)](floats, step, fine, floats, MEMBERS=3, num_warps=1)
+    step, finite = torch.zeros((), dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
+    triton_batches.begin[(1,)](floats, step, finite, floats, MEMBERS=3, num_warps=1)
     for labels in (longs, None):
         triton_batches.assemble[(2,)](
             *(longs, longs, labels, floats, longs, longs, longs, floats, 3, 8),
             T=4096,
             num_warps=16,
         )
-    owners = torch.zeros(64, dtype=torch.int32)
-    arrays = (longs, longs, longs, longs, owners)
-    triton_batches.gather_keys[(8, 2, 2)](*arrays, 64, 8, 2, T=ahead.KEYS)
-    triton_batches.note[(1,)](floats, step, fine, floats, floats, 8, 8, T=1024)
-    counters = (floats, step, fine, floats)
+    ints = torch.zeros(64, dtype=torch.int32)
+    arrays = (longs, longs, longs, longs, ints)
+    triton_batches.gather_keys[(8, 2, 2)](*arrays, 64, 8, 2, T=prepare.KEYS)
+    triton_batches.record_losses[(1,)](floats, step, finite, floats, floats, 8, 8, T=1024)
+    counters = (floats, step, finite, floats)
     triton_batches.advance[(1,)](*counters, longs, 7, MEMBERS=3, num_warps=1)
-    for tensor in (longs, floats, owners, owners.to(torch.uint8)):
-        triton_batches.take[(1,)](longs, tensor, tensor, 4, 2**40, 32, 32, T=ahead.TAKEN)
-    triton_batches.take_turns[(1,)](longs, 4, 2**40, num_warps=1)
+    for tensor in (longs, floats, ints, ints.to(torch.uint8)):
+        triton_batches.copy_batch[(1,)](longs, tensor, tensor, 4, 2**40, 32, 32, T=prepare.COPIED)
+    triton_batches.set_cursor[(1,)](longs, 4, 2**40, num_warps=1)
     for width, classes in ((20, 4), (100, 300)):
         x, W = torch.zeros(64, width), torch.zeros(classes, width)
-        learning.softmax_head(x, W, torch.zeros(classes), longs, floats, 0.5)
+        head.softmax_head(x, W, torch.zeros(classes), longs, floats, 0.5)
 
 
 def shallow():
     """The kernel of shallow models: documents that fit into a tile, and longer ones."""
-    whole, parts = (100, True), (1000, False)  # the longest document, and whether it has its turn
+    whole, parts = (100, True), (1000, False)  # the longest document, and whether there is a cursor
     plain = {"mode": "mean", "importance": False}
     for d, optimizer, options, documents_of in (
         (20, "adam", {}, (whole, parts)),
@@ -182,17 +194,17 @@ def shallow():
         longs = torch.zeros(64, dtype=torch.int64)
         tensors = (bag.weight, bag.importance, longs, bag.hash_seeds, longs[: n + 1], None, None)
         call = Call(*tensors, 50, 0, False, False, False, False)
-        places = cuda_places.prepared(call, cuda_places.make_room(call))
-        for longest, in_turn in documents_of:
-            documents = cuda_shallow.Documents(longs, longs, torch.zeros(n), n, longest)
-            record = cuda_shallow.Record(longs, torch.zeros(n), longs[0].int())
-            here = places._replace(turn=longs[:3] if in_turn else None)
+        places = cuda_places.prepared(call, cuda_places.make_term_buffers(call))
+        for longest, has_cursor in documents_of:
+            documents = fused.Documents(longs, longs, torch.zeros(n), n, longest)
+            record = fused.LossRecord(longs, torch.zeros(n), longs[0].int())
+            here = places._replace(cursor=longs[:3] if has_cursor else None)
             rule_of = model.optimizers[0].rule_of
-            cuda_shallow.learn(model, documents, record, call, here, rule_of, 0.5)
+            fused.learn(model.network, documents, record, call, here, rule_of, 0.5)
 
 
 def main():
-    for module in (row_optimizer, optim):  # without a GPU they have no need of it
+    for module in (gpu_steps, optim):  # without a GPU they have no need of it
         module.cuda_rows = cuda_rows
     JITFunction.run = compile_kernel
     for part in (layers, rules, training, shallow):

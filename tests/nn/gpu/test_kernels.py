@@ -13,17 +13,22 @@ from hashembed.nn.cpu.row_kernels import record_width
 from hashembed.nn.gpu import launch as cuda
 from hashembed.nn.gpu import places as cuda_places
 from hashembed.nn.gpu import rows as cuda_rows
+from hashembed.nn.gpu import tiles
+from hashembed.nn.gpu.kernels import layout
+from hashembed.nn.gpu.kernels.layout import RuleKind
 from hashembed.nn.ops import reference
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import gpu_steps
+from hashembed.nn.optim import history as histories
 from hashembed.nn.optim import optimizers as optim
 
 SHORT = [0, 2, 0, 1, 5, 0]
+UNIT = layout.EXTENT_UNIT.value
 
 
 @pytest.fixture(autouse=True)
 def without_a_gpu(monkeypatch):
     """Optimizers have no need of these kernels there."""
-    for module in (row_optimizer, optim):
+    for module in (gpu_steps, optim):
         monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
 
 
@@ -58,7 +63,7 @@ def test_rows_and_buckets_are_those_of_the_specification(indexing, K, B):
     assert (found.keys.dtype == torch.int64) == (K + B + 1 >= 2**31)
     assert np.array_equal((found.of_P.long() - found.base).cpu().numpy(), rows)
     assert np.array_equal(found.of_E.view(spec.num_hashes, -1).cpu().numpy(), buckets.T)
-    assert found.bag.tolist() == list(range(len(rows)))
+    assert found.token_bags.tolist() == list(range(len(rows)))
 
 
 def test_integer_ids_are_mixed_inside_of_the_kernels():
@@ -152,11 +157,11 @@ def distinct(rows, order, size, more=()):
     """
     found, slots, counts = torch.unique(rows, return_inverse=True, return_counts=True)
     starts = torch.searchsorted(slots, torch.arange(len(found) + len(more))).int()
-    longest = cuda_rows.long_from(3)
+    longest = tiles.most_short_terms(3)
     few, several = [], []
     for row, start, count in zip(found.tolist(), starts.tolist(), counts.tolist(), strict=False):
         if row < size and count <= longest:
-            (few if count <= cuda_rows.FEW else several).append((row, 256 * start + count))
+            (few if count <= tiles.FEW else several).append((row, UNIT * start + count))
     between = [(0, 0)] * (len(rows) - len(few) - len(several))
     listed, extents = torch.tensor(few + between + several[::-1]).T.contiguous()
     numbers = torch.tensor([len(found) + min(len(more), 1), len(few), len(several)]).int()
@@ -173,10 +178,10 @@ RUNS = [[64], [1] * 20, [3, 4, 1, 8, 16, 5], [7, 2, 50, 1, 1, 9], [8, 8, 8], [33
 @pytest.mark.parametrize("behind", [0, 3])  # rows at the end that do not count
 @pytest.mark.parametrize("runs", RUNS)
 def test_rows_of_any_length_are_added_up(runs, behind, known, monkeypatch):
-    monkeypatch.setattr(cuda_rows, "SUM", (32, 1))  # 8 terms of up to 4 numbers
-    monkeypatch.setattr(cuda_rows, "LONG_NARROW", 4)
-    monkeypatch.setattr(cuda_rows, "EDGE_TILES", 2)
-    monkeypatch.setattr(cuda_rows, "GROUP", 2)
+    monkeypatch.setattr(tiles, "SUM", (32, 1))  # 8 terms of up to 4 numbers
+    monkeypatch.setattr(tiles, "LONG_NARROW", 4)
+    monkeypatch.setattr(tiles, "EDGE_TILES", 2)
+    monkeypatch.setattr(tiles, "GROUP", 2)
     rows = torch.repeat_interleave(torch.arange(len(runs)) * 3, torch.tensor(runs))
     values = torch.randn(len(rows), 3, dtype=torch.float64)
     order = torch.randperm(len(rows))
@@ -184,13 +189,13 @@ def test_rows_of_any_length_are_added_up(runs, behind, known, monkeypatch):
     source[order] = values  # term x of the sorted ones is source[order[x]]
     table = torch.zeros(3 * len(runs), 3, dtype=torch.float64, device=DEVICE)
     size = len(table) - behind
-    here = (5, 0, len(rows), 1, size, source.to(DEVICE), 0, None, None)
-    rule = cuda_rows.Rule(cuda_rows.STORE, table)
+    terms = cuda_rows.GradientTerms(source.to(DEVICE), len(rows), size)
+    rule = cuda_rows.Rule(RuleKind.STORE, table)
     if known:
-        terms = cuda_rows.Terms(None, None, *here, distinct(rows, order, size))
-        cuda_rows.update_terms(terms, rule)
+        cuda_rows.update_terms(terms._replace(distinct=distinct(rows, order, size)), rule)
     else:
-        cuda_rows.sum_rows(cuda_rows.Terms((rows + 5).to(DEVICE), order.to(DEVICE), *here), rule)
+        keys, order = (rows + 5).to(DEVICE), order.to(DEVICE)
+        cuda_rows.sum_rows(terms._replace(keys=keys, order=order, base=5), rule)
     want = torch.zeros(3 * len(runs), 3, dtype=torch.float64).index_add(0, rows, values)
     want[len(table) - behind :] = 0
     torch.testing.assert_close(table.cpu(), want, rtol=1e-13, atol=1e-13)
@@ -203,22 +208,22 @@ def test_what_is_prepared_ahead_gives_the_same_sums(importance, known, mode):
     case = Case(HashSpec(50, 9, 2), 3, dtype=torch.float64, lengths=SHORT, **form)
     call = call_of(case, keep=True)
     wider = call._replace(keys=torch.cat([call.keys] * 2), keep=torch.cat([call.keep] * 2))
-    room = cuda_places.make_room(wider)
-    bags = cuda_places.locate(call._replace(keep=None), True, True).bag if known else None
+    buffers = cuda_places.make_term_buffers(wider)
+    bags = cuda_places.locate(call._replace(keep=None), True, True).token_bags if known else None
     if bags is not None:
         bags[int(case.offsets[-1]) :] = -7  # of keys in no bag anything may be said
-    cuda_places.prepare(call, room, bags)
-    places = cuda_places.prepared(call, room)
+    cuda_places.prepare(call, buffers, bags)
+    places = cuda_places.prepared(call, buffers)
     factors = cuda.make_factors(call) if known else None
     grad = upstream(cuda.forward(call, factors), torch.float64).to(DEVICE)
 
     def summed(table):
         def sink(terms):
-            rows = terms.distinct.rows[: int(terms.distinct.found[0])]
+            rows = terms.distinct.rows[: int(terms.distinct.counts[0])]
             keys = places.of_E if table is call.weight else places.of_P
             assert rows.tolist() == sorted(set((keys - terms.base).tolist()))
             out = torch.full_like(table, torch.nan)
-            cuda_rows.update_terms(terms, cuda_rows.Rule(cuda_rows.STORE, out))
+            cuda_rows.update_terms(terms, cuda_rows.Rule(RuleKind.STORE, out))
             live = rows[rows < len(table)]
             assert out.isnan().any(1).sum() == len(table) - len(live)
             out = out.nan_to_num()
@@ -243,21 +248,21 @@ def test_several_calls_are_prepared_at_once(importance):
         call.keys.copy_(call.keys.roll(7 * i))
     keys = torch.cat([call.keys for call in calls])
     offsets = torch.cat([call.offsets for call in calls])
-    together = cuda_places.make_room(calls[0], 3, 2)
-    half = cuda_places.Room(*(tensor.view(2, -1)[1] for tensor in together))
-    cuda_places.prepare(calls[0]._replace(keys=keys, offsets=offsets), half, calls=3)
+    together = cuda_places.make_term_buffers(calls[0], 3, 2)
+    second = cuda_places.TermBuffers(*(tensor.view(2, -1)[1] for tensor in together))
+    cuda_places.prepare(calls[0]._replace(keys=keys, offsets=offsets), second, calls=3)
     span = cuda_places.span(calls[0])
     for i, call in enumerate(calls):
-        room = cuda_places.make_room(call)
-        cuda_places.prepare(call, room)
-        want, got = cuda_places.prepared(call, room), cuda_places.prepared(call, half, i)
-        assert torch.equal(got.bag, want.bag)
+        alone = cuda_places.make_term_buffers(call)
+        cuda_places.prepare(call, alone)
+        want, got = cuda_places.prepared(call, alone), cuda_places.prepared(call, second, i)
+        assert torch.equal(got.token_bags, want.token_bags)
         assert torch.equal(got.keys - i * span, want.keys)
         for mine, theirs in zip(got.distinct, want.distinct, strict=True):
             if len(theirs.slots):
-                n, few, several = theirs.found.tolist()
-                assert mine.found.tolist() == [n, few, several]
-                for name in ("items", "owners", "slots"):
+                n, few, several = theirs.counts.tolist()
+                assert mine.counts.tolist() == [n, few, several]
+                for name in ("term_ids", "term_bags", "slots"):
                     assert torch.equal(getattr(mine, name), getattr(theirs, name))
                 assert torch.equal(mine.rows[:n], theirs.rows[:n])
                 assert torch.equal(mine.starts[:n], theirs.starts[:n])
@@ -266,14 +271,14 @@ def test_several_calls_are_prepared_at_once(importance):
 @pytest.mark.parametrize("importance", ["on", "off"])
 def test_what_is_known_of_rows(importance, monkeypatch):
     """Which terms they have, and which have few, several or many; of more blocks than one."""
-    monkeypatch.setattr(cuda_rows, "LONG_NARROW", 6)
+    monkeypatch.setattr(tiles, "LONG_NARROW", 6)
     g = torch.Generator().manual_seed(0)
     case = Case(HashSpec(60, 29, 2), 3, lengths=[5, 0, 40, 11, 0, 30], importance=importance)
     call = call_of(case)
     call.keys.copy_(call.keys[torch.randint(0, 80, call.keys.shape, generator=g) ** 2 // 100])
-    room = cuda_places.make_room(call)
-    cuda_places.prepare(call, room)
-    places = cuda_places.prepared(call, room)
+    buffers = cuda_places.make_term_buffers(call)
+    cuda_places.prepare(call, buffers)
+    places = cuda_places.prepared(call, buffers)
     tables = (call.weight, places.of_E.cpu(), 0), (call.importance, places.of_P.cpu(), places.base)
     lengths = set()
     for (table, keys, base), known in zip(tables, places.distinct, strict=True):
@@ -281,16 +286,16 @@ def test_what_is_known_of_rows(importance, monkeypatch):
             continue
         known = cuda_rows.Distinct(*(tensor.cpu() for tensor in known))
         rows, order = torch.sort(keys - base, stable=True)
-        assert torch.equal(known.items.long(), order)
-        assert torch.equal(known.owners, places.bag.cpu()[order % len(call.keys)])
-        total, few, several = known.found.tolist()
+        assert torch.equal(known.term_ids.long(), order)
+        assert torch.equal(known.term_bags, places.token_bags.cpu()[order % len(call.keys)])
+        total, few, several = known.counts.tolist()
         assert known.rows[:total].tolist() == rows.unique().tolist()
         M, found = len(rows), {}
         for at in [*range(few), *range(M - several, M)]:
-            start, length = divmod(int(known.extents[at]), 256)
-            assert (length <= cuda_rows.FEW) == (at < few)
-            assert set(rows[start : start + length].tolist()) == {int(known.listed[at])}
-            found[int(known.listed[at])] = length
+            start, length = divmod(int(known.short_extents[at]), UNIT)
+            assert (length <= tiles.FEW) == (at < few)
+            assert set(rows[start : start + length].tolist()) == {int(known.short_rows[at])}
+            found[int(known.short_rows[at])] = length
         counted = dict(zip(*(t.tolist() for t in rows.unique(return_counts=True)), strict=True))
         short = {r: n for r, n in counted.items() if r < len(table) and n <= 6}
         assert found == short
@@ -301,7 +306,7 @@ def test_what_is_known_of_rows(importance, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_updates_smaller_than_the_precision_are_not_lost(dtype):
-    tables = Tables(cuda_rows.SGD, dtype, RULES["sgd"][1], d=8, rows=16)
+    tables = Tables(RuleKind.SGD, dtype, RULES["sgd"][1], d=8, rows=16)
     tables.rule.table.fill_(1)
     step = torch.finfo(dtype).eps / 8
     rows = torch.arange(16, device=DEVICE)
@@ -318,8 +323,8 @@ def test_updates_smaller_than_the_precision_are_not_lost(dtype):
     [("sgd", False), ("rowwise", False), ("adam", False), ("adam", True), ("adamw", True)],
 )
 def test_steps_whose_rows_are_known_ahead(name, behind):
-    number, make = RULES[name]
-    tables = Tables(number, torch.float64, make)
+    kind, make = RULES[name]
+    tables = Tables(kind, torch.float64, make)
     g = torch.Generator().manual_seed(1)
     batches = [torch.randint(0, 12, (7,), generator=g) for _ in range(8)]
     batches[3] = batches[2]  # all rows of one step are those of the next
@@ -331,10 +336,10 @@ def test_steps_whose_rows_are_known_ahead(name, behind):
         other = next(row for row in range(12) if row not in in_order)
         known = distinct(in_order, order, 12, [12, other])  # neither counts
         if name == "adam" and not behind:
-            cuda_rows.catch_up(tables.rule, known.rows, count=known.found)
+            cuda_rows.catch_up(tables.rule, known.rows, count=known.counts)
         cuda_rows.begin_step(tables.rule, 0.1 / (t + 1), tables.numbers())
-        rest = (0, 0, 7, 1, 12, values.to(DEVICE), 0, None, None, known)
-        cuda_rows.update_terms(cuda_rows.Terms(None, None, *rest), tables.rule, behind=behind)
+        terms = cuda_rows.GradientTerms(values.to(DEVICE), 7, 12, distinct=known)
+        cuda_rows.update_terms(terms, tables.rule, behind=behind)
         cuda_rows.end_step(tables.rule)
         touched = tables.rule.table.cpu()[rows]
         torch.testing.assert_close(touched, tables.p.detach()[rows], rtol=1e-10, atol=1e-10)
@@ -347,22 +352,22 @@ def test_steps_whose_rows_are_known_ahead(name, behind):
 class Tables:
     """The same table under a row optimizer on the CPU, and under the kernels."""
 
-    def __init__(self, number, dtype, make, d=3, rows=12):
+    def __init__(self, kind, dtype, make, d=3, rows=12):
         g = torch.Generator().manual_seed(4)
         self.p = torch.nn.Parameter(torch.randn(rows, d, generator=g).to(dtype))
         self.optimizer = make([self.p])
-        self.number = number
-        kind = cuda_rows.ACCUMULATION[dtype]
-        columns = {cuda_rows.ADAGRAD_ROWWISE: 1}.get(number, d)
-        if number >= cuda_rows.ADAM:
-            columns = record_width(d, 1 if number == cuda_rows.MOMENTUM else 2)
+        self.kind = kind
+        state_type = cuda_rows.ACCUMULATION[dtype]
+        columns = {RuleKind.ADAGRAD_ROWWISE: 1}.get(kind, d)
+        if kind.is_lazy:
+            columns = record_width(d, 1 if kind == RuleKind.MOMENTUM else 2)
         self.rule = cuda_rows.Rule(
-            number,
+            kind,
             self.p.detach().clone().to(DEVICE),
-            torch.zeros(rows, columns, dtype=kind, device=DEVICE),
+            torch.zeros(rows, columns, dtype=state_type, device=DEVICE),
             cuda_rows.make_numbers(DEVICE),
             torch.zeros((), dtype=torch.int64, device=DEVICE),
-            torch.zeros(5, cuda_rows.RING, dtype=torch.float64, device=DEVICE),
+            torch.zeros(layout.HISTORY_ROWS, cuda_rows.RING, dtype=torch.float64, device=DEVICE),
         )
         self.rule.history[1, 0] = 1e-8 * (1 - 0.999) ** 0.5
 
@@ -385,8 +390,10 @@ class Tables:
         cuda_rows.begin_step(self.rule, lr, self.numbers())
         if as_terms:
             keys, order = torch.sort(rows.to(DEVICE), stable=True)
-            rest = (0, 0, len(rows), 1, len(self.p), values.to(DEVICE), 0, None, None)
-            cuda_rows.sum_rows(cuda_rows.Terms(keys, order, *rest), self.rule)
+            terms = cuda_rows.GradientTerms(
+                values.to(DEVICE), len(rows), len(self.p), keys=keys, order=order
+            )
+            cuda_rows.sum_rows(terms, self.rule)
         else:
             found = self.p.grad.indices()[0].to(DEVICE), self.p.grad.values().to(DEVICE)
             cuda_rows.update_rows(self.rule, *found)
@@ -398,13 +405,13 @@ class Tables:
 
 
 RULES = {
-    "sgd": (cuda_rows.SGD, lambda p: optim.RowSGD(p)),
-    "adagrad": (cuda_rows.ADAGRAD, lambda p: optim.RowAdagrad(p, eps=1e-8)),
-    "rowwise": (cuda_rows.ADAGRAD_ROWWISE, lambda p: optim.RowAdagrad(p, eps=1e-8, rowwise=True)),
-    "adam": (cuda_rows.ADAM, lambda p: optim.RowAdam(p)),
-    "adamw": (cuda_rows.ADAMW, lambda p: optim.RowAdamW(p, weight_decay=0.5)),
-    "momentum": (cuda_rows.MOMENTUM, lambda p: optim.RowSGD(p, momentum=0.9)),
-    "nesterov": (cuda_rows.MOMENTUM, lambda p: optim.RowSGD(p, momentum=0.9, nesterov=True)),
+    "sgd": (RuleKind.SGD, lambda p: optim.RowSGD(p)),
+    "adagrad": (RuleKind.ADAGRAD, lambda p: optim.RowAdagrad(p, eps=1e-8)),
+    "rowwise": (RuleKind.ADAGRAD_ROWWISE, lambda p: optim.RowAdagrad(p, eps=1e-8, rowwise=True)),
+    "adam": (RuleKind.ADAM, lambda p: optim.RowAdam(p)),
+    "adamw": (RuleKind.ADAMW, lambda p: optim.RowAdamW(p, weight_decay=0.5)),
+    "momentum": (RuleKind.MOMENTUM, lambda p: optim.RowSGD(p, momentum=0.9)),
+    "nesterov": (RuleKind.MOMENTUM, lambda p: optim.RowSGD(p, momentum=0.9, nesterov=True)),
 }
 LAZY = ("adam", "adamw", "momentum", "nesterov")
 
@@ -431,7 +438,7 @@ def test_updates_are_those_of_the_cpu(name, as_terms):
             tables.rule.table.cpu(), tables.p.detach(), rtol=1e-10, atol=1e-10
         )
         records = tables.optimizer.state[tables.p]["records"]
-        used = 3 if tables.number == cuda_rows.MOMENTUM else 6
+        used = 3 if tables.kind == RuleKind.MOMENTUM else 6
         torch.testing.assert_close(
             tables.rule.state.cpu()[:, :used], records[:, :used], rtol=1e-10, atol=1e-10
         )
@@ -449,7 +456,7 @@ def test_rows_that_were_written_stay_and_their_moments_go_on(name):
     tables.optimizer.flush()
     assert (tables.rule.table == 7).all()
     assert (tables.p == 7).all()
-    used = 3 if tables.number == cuda_rows.MOMENTUM else 6
+    used = 3 if tables.kind == RuleKind.MOMENTUM else 6
     records = tables.optimizer.state[tables.p]["records"][:, :used]
     torch.testing.assert_close(tables.rule.state.cpu()[:, :used], records, rtol=1e-12, atol=1e-12)
     assert records.any()
@@ -478,9 +485,9 @@ def test_updates_in_other_precisions(name, dtype):
 
 def test_histories_are_made_shorter_and_longer():
     history = torch.arange(2 * 10, dtype=torch.float64).view(2, 10)
-    shorter = row_optimizer._resized(history, 8, 4)
+    shorter = histories.resized(history, 8, 4)
     assert shorter.tolist() == [[8, 5, 6, 7], [18, 15, 16, 17]]
-    longer = row_optimizer._resized(shorter, 8, 6)
+    longer = histories.resized(shorter, 8, 6)
     assert longer.tolist() == [[6, 7, 8, 0, 0, 5], [16, 17, 18, 0, 0, 15]]
 
 
@@ -501,5 +508,5 @@ def test_a_layer_used_several_times_is_updated_once():
         found, (call.weight, call.importance), wanted, strict=True
     ):
         want, out = one + other, torch.zeros_like(table)
-        cuda_rows.sum_rows(cuda_rows.join_terms(terms, table), cuda_rows.Rule(cuda_rows.STORE, out))
+        cuda_rows.sum_rows(cuda_rows.join_terms(terms, table), cuda_rows.Rule(RuleKind.STORE, out))
         torch.testing.assert_close(out, want, rtol=1e-12, atol=1e-12)

@@ -18,6 +18,7 @@ from hashembed import HashEmbedding, HashEmbeddingBag
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.cpu.row_kernels import record_width
 from hashembed.nn.gpu import rows as cuda_rows
+from hashembed.nn.gpu.kernels.layout import HISTORY_ROWS, RuleKind
 from hashembed.nn.ops import dispatch as ops
 from hashembed.nn.ops import reference
 from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
@@ -249,7 +250,7 @@ def test_state_moves_between_devices(name, first, second):
 
 def history_of(now):
     """A history in which betas were 0.9 and 0.999 all the time."""
-    history = torch.zeros(5, cuda_rows.RING, dtype=torch.float64).cuda()
+    history = torch.zeros(HISTORY_ROWS, cuda_rows.RING, dtype=torch.float64).cuda()
     for row, beta in ((2, 0.9), (3, 0.999)):
         history[row, : now + 1] = torch.arange(now + 1) * math.log2(beta)
     return history
@@ -274,7 +275,7 @@ def test_rows_that_many_tokens_read_catch_up_once(d):
     tail, eps = history[:2, then].float().unsqueeze(-1)
     want = torch.where(((then > 0) & read)[:, None], table - tail * m / (v.sqrt() + eps), table)
     numbers, step = cuda_rows.make_numbers("cuda"), torch.tensor(now).cuda()
-    rule = cuda_rows.Rule(cuda_rows.ADAM, table, records, numbers, step, history)
+    rule = cuda_rows.Rule(RuleKind.ADAM, table, records, numbers, step, history)
     cuda_rows.catch_up(rule, keys)
     torch.testing.assert_close(table, want)
     skipped = torch.where((then > 0) & read, now - then, 0)[:, None]
@@ -302,7 +303,7 @@ def test_rows_that_are_behind_catch_up_in_the_update_itself(d):
     for behind in (True, False):
         numbers, step = cuda_rows.make_numbers("cuda"), torch.tensor(now).cuda()
         state = table.clone(), records.clone(), numbers, step, history
-        rule = cuda_rows.Rule(cuda_rows.ADAM, *state)
+        rule = cuda_rows.Rule(RuleKind.ADAM, *state)
         if not behind:
             cuda_rows.catch_up(rule, rows)
         cuda_rows.begin_step(rule, 0.1, cuda_rows.Numbers(1e-8, math.log2(0.9), math.log2(0.999)))

@@ -6,14 +6,11 @@ import torch.nn.functional as F
 from tests.cases.optimizers import Model, batches, distance, train
 from tests.cases.triton import DEVICE
 
-from hashembed.nn.gpu import launch as cuda
 from hashembed.nn.gpu import places as cuda_places
 from hashembed.nn.gpu import rows as cuda_rows
-from hashembed.nn.gpu.call import Call
 from hashembed.nn.ops import dispatch as ops
-from hashembed.nn.ops import gpu_autograd as cuda_ops
-from hashembed.nn.optim import RowAdam, RowAdamW, RowSGD, clip_grad_norm_
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.ops import on_gpu
+from hashembed.nn.optim import RowAdam, RowAdamW, RowSGD, clip_grad_norm_, gpu_steps
 from hashembed.nn.optim import optimizers as optim
 
 MAKERS = {
@@ -28,14 +25,12 @@ def interpreted(monkeypatch):
     """Without a GPU layers on the CPU go to the Triton kernels, which are interpreted."""
     if DEVICE == "cuda":
         return
-    for module in (row_optimizer, optim):
+    for module in (gpu_steps, optim):
         monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
-    for name, value in (("cuda", cuda), ("cuda_ops", cuda_ops), ("cuda_places", cuda_places)):
-        monkeypatch.setattr(ops, name, value, raising=False)
-    monkeypatch.setattr(row_optimizer, "on_gpu", lambda table: True)
-    monkeypatch.setattr(ops, "Call", Call, raising=False)
+    monkeypatch.setattr(ops, "on_gpu", on_gpu, raising=False)
+    monkeypatch.setattr(gpu_steps, "on_gpu", lambda table: True)
     monkeypatch.setattr(ops, "_triton_takes", lambda *_: True)
-    monkeypatch.setattr(cuda_places, "sort_aside", lambda places: places)
+    monkeypatch.setattr(cuda_places, "start_sort", lambda places: places)
 
 
 def model_and(make, **options):
@@ -105,7 +100,7 @@ def test_a_table_that_was_updated_meanwhile_is_refused_in_words():
     (ids, _), *_ = data(1)
     first, second = model(ids).sum(), model(ids).square().sum()
     first.backward()
-    with pytest.raises(RuntimeError, match="add all losses up and call backward"):
+    with pytest.raises(RuntimeError, match="add up all losses and call backward"):
         second.backward()
     assert optimizer.state[model.bag.weight]["step"] == 1
 
@@ -166,7 +161,7 @@ def test_clipping_is_refused_in_words():
     model, optimizer = model_and(RowSGD, in_backward=True)
     (ids, labels), *_ = data(1)
     F.cross_entropy(model(ids), labels).backward()
-    with pytest.raises(ValueError, match="has updated a table by its gradient already"):
+    with pytest.raises(ValueError, match="has already updated a table by its gradient"):
         clip_grad_norm_(model.parameters(), 1.0)
     assert clip_grad_norm_(model.out.parameters(), 1e-9) > 1e-9  # the others can be
     optimizer.step()

@@ -19,8 +19,7 @@ from tests.cases.optimizers import (
 
 from hashembed import HashEmbedding, HashEmbeddingBag
 from hashembed.nn.cpu import launch as cpu
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
-from hashembed.nn.optim import base as row_optimizer
+from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_, history
 
 OURS = [ours for ours, _ in PAIRS.values()]
 
@@ -118,8 +117,8 @@ def test_betas_that_a_schedule_spoils_get_a_sentence():
 
 @pytest.mark.parametrize("name", LAZY)
 def test_the_memory_of_past_steps_is_bounded(name, monkeypatch):
-    monkeypatch.setattr(row_optimizer, "_SHORTEST", 8)
-    monkeypatch.setattr(row_optimizer, "_LONGEST", 32)
+    monkeypatch.setattr(history, "SHORTEST", 8)
+    monkeypatch.setattr(history, "LONGEST", 32)
     mine, dense = Model(), Model()
     optimizer = PAIRS[name][0](mine.parameters(), lr=0.01)
     train(mine, optimizer, batches(120))

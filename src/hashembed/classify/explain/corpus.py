@@ -1,9 +1,9 @@
 """The most and the least important n-grams of a model, over any corpus, without a dictionary.
 
-Table 4 of the paper lists the phrases with the largest and the smallest importance weights; a
-dictionary says which phrase a row of P belongs to. Here the corpus says it: one pass counts its
-n-grams by their keys (`text/counts/frequent.py`) and cuts a string out of the text when an n-gram
-has been seen `min_count` times. The model's tables then tell the weights of any key.
+Table 4 of the paper lists the phrases with the largest and the smallest importance weights, and a
+dictionary says which phrase belongs to a row of P. Here the corpus says it: one pass counts the
+keys of its n-grams (`text/counts/frequent.py`), and copies the string of an n-gram from the text
+once it has been seen `min_count` times. The weights of a key come from the model's tables.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,12 +30,12 @@ from hashembed.text.span_kernels import cut_ngrams
 
 MEMORY = 64 << 20
 MIN_COUNT = 10
-MOST_BYTES = 255  # of an n-gram's string; what is longer ends in an ellipsis
+MOST_BYTES = 255  # of an n-gram's string; longer ones end in an ellipsis
 
 _BATCH_BYTES = 4 << 20
 _BATCH_TEXTS = 4096
 _KEYS_AT_A_TIME = 1 << 16
-_FEW_STRINGS = 1 << 16  # need no tidying up
+_FEW_STRINGS = 1 << 16  # not worth pruning
 
 
 def important_ngrams(
@@ -50,22 +50,22 @@ def important_ngrams(
     by: By = "weight",
     on_bytes: Callable[[int], object] = lambda count: None,
 ) -> WordsTable:
-    """The n-grams of a corpus that matter most and least to a model, in one pass.
+    """Find the n-grams of a corpus that matter most and least to a model, in one pass.
 
     Args:
         model, config, classes: the model, how it reads text, and the names of its outputs.
-        texts: a column or list of str, an iterator of str, or an iterator of such batches; an
-            iterator is read once and never held whole.
-        top: how many of each.
-        min_count: n-grams must have been seen this often. The paper has no such limit; but the
-            weights of what a model has hardly seen are hardly more than their initial values.
-        memory: bytes for counting. With too little, rare n-grams are forgotten and `missed` says
-            how many occurrences at most; no n-gram of `complete_from` occurrences is lost. The
-            strings of n-grams that reach `min_count` come on top.
-        by: "weight" is the paper's |p_w|. It leaves out how long the component vectors are that
-            it weighs and where they point, which "evidence" counts: the largest of what the n-gram
-            adds to any class.
-        on_bytes: is told the size of every piece of text that is done.
+        texts: a column or list of str, an iterator of str, or an iterator of such batches. An
+            iterator is read once and never held in memory as a whole.
+        top: how many n-grams at each end.
+        min_count: ignore n-grams seen less often. The paper has no such limit, but the weights of
+            n-grams that a model has hardly seen are close to their initial values.
+        memory: bytes for counting. With too little, rare n-grams are forgotten: `missed` bounds
+            the occurrences that were not counted, and no n-gram with `complete_from` occurrences is
+            lost. The strings of n-grams that reach `min_count` need memory in addition.
+        by: "weight" ranks by the paper's |p_w|. "evidence" ranks by the largest amount that the
+            n-gram adds to the logit of any class; unlike |p_w| this includes the lengths and
+            directions of its component vectors.
+        on_bytes: gets the size of every piece of text after it is counted.
     """
     whole_number("top", top, 1, 2**31)
     whole_number("min_count", min_count, 1, 2**62)
@@ -83,44 +83,19 @@ def important_ngrams(
         if strings.crowded:
             strings.keep(hitters.items(min_count)[0])
         on_bytes(piece.nbytes)
-
-    keys, counts, missed = hitters.items(min_count)
-    weights = importance_norms(model, keys) if model.importance else None
-    ranked = weights if by == "weight" and weights is not None else _evidence(model, keys)
-    order = np.argsort(-ranked, kind="stable")  # of equals, the frequent first
-    most = order[: min(top, (len(order) + 1) // 2)]
-    least = order[::-1][: min(top, len(order) // 2)]
-
-    chosen = np.concatenate([most, least])
-    rows, _ = model.spec(keys)
-    rivals = [_most_frequent_other(rows, i) if model.importance else None for i in chosen]
-    wanted = [i for i in [*chosen.tolist(), *rivals] if i is not None]
-    named = strings.find(keys[wanted])
-    evidence = relative(ngram_contributions(model, keys[chosen]), model.multilabel)
-    chances = _same_row(hitters.at_least(counts[chosen]), model)
-    words = [
-        Word(
-            *named[keys[i].item()],
-            counts[i].item(),
-            missed[i].item(),
-            None if weights is None else weights[i].item(),
-            labels[int(evidence[x].argmax())],
-            float(evidence[x].max()),
-            float(chances[x]),
-            None if rivals[x] is None else named[keys[rivals[x]].item()][0],
-        )
-        for x, i in enumerate(chosen)
-    ]
+    frequent = _Frequent(model, labels, hitters, strings, min_count)
+    most, least = frequent.extremes(by, top)
     distinct = round(hitters.distinct())
     same_vector = theory.indistinguishable_probability(
         distinct, model.spec, importance=model.importance
     )
+    words = frequent.words(np.concatenate([most, least]))
     return WordsTable(
         most=words[: len(most)],
         least=words[len(most) :],
         by=by,
         min_count=min_count,
-        looked_at=len(keys),
+        looked_at=len(frequent.keys),
         complete_from=min_count + hitters.floor,
         total=hitters.total,
         distinct=distinct,
@@ -129,15 +104,62 @@ def important_ngrams(
     )
 
 
+class _Frequent:
+    """The n-grams that were seen often enough, the most frequent first."""
+
+    def __init__(
+        self,
+        model: ShallowModel,
+        labels: list[Any],
+        hitters: HeavyHitters,
+        strings: "_Strings",
+        min_count: int,
+    ) -> None:
+        self.model, self.labels, self.hitters, self.strings = model, labels, hitters, strings
+        self.keys, self.counts, self.missed = hitters.items(min_count)
+        self.weights = importance_norms(model, self.keys) if model.importance else None
+
+    def extremes(self, by: By, top: int) -> tuple[I64, I64]:
+        """The positions of the most and of the least important; none is in both."""
+        weights = self.weights if by == "weight" else None
+        ranked = _evidence(self.model, self.keys) if weights is None else weights
+        order = np.argsort(-ranked, kind="stable")  # on a tie, the more frequent comes first
+        size = len(order)
+        return order[: min(top, (size + 1) // 2)], order[::-1][: min(top, size // 2)]
+
+    def words(self, chosen: I64) -> list[Word]:
+        """What there is to say about the n-grams at these positions."""
+        model, keys, weights = self.model, self.keys, self.weights
+        rows, _ = model.spec(keys)
+        rivals = [_most_frequent_other(rows, i) if model.importance else None for i in chosen]
+        wanted = [i for i in [*chosen.tolist(), *rivals] if i is not None]
+        named = self.strings.find(keys[wanted])
+        evidence = relative(ngram_contributions(model, keys[chosen]), model.multilabel)
+        chances = _same_row(self.hitters.at_least(self.counts[chosen]), model)
+        return [
+            Word(
+                *named[keys[i].item()],
+                self.counts[i].item(),
+                self.missed[i].item(),
+                None if weights is None else weights[i].item(),
+                self.labels[int(evidence[x].argmax())],
+                float(evidence[x].max()),
+                float(chances[x]),
+                None if (rival := rivals[x]) is None else named[keys[rival].item()][0],
+            )
+            for x, i in enumerate(chosen)
+        ]
+
+
 def _same_row(others: npt.ArrayLike, model: ShallowModel) -> F64:
-    """The chance that an n-gram shares its weights with one of so many (itself counted)."""
+    """The chance that an n-gram shares its row with any of `others` n-grams (itself included)."""
     if not model.importance:
         return np.zeros(np.shape(others))
     return np.asarray(theory.same_row_probability(others, model.spec))
 
 
 def _evidence(model: ShallowModel, keys: I64) -> F64:
-    """The largest evidence for any class, of each key: (n,)."""
+    """The largest evidence of each key for any class: (n,)."""
     parts = [keys[i : i + _KEYS_AT_A_TIME] for i in range(0, len(keys), _KEYS_AT_A_TIME)]
     largest = [
         relative(ngram_contributions(model, part), model.multilabel).max(axis=1) for part in parts
@@ -146,7 +168,7 @@ def _evidence(model: ShallowModel, keys: I64) -> F64:
 
 
 def _most_frequent_other(rows: I64, i: int) -> int | None:
-    """The first other key in the row of key i; keys come by frequency."""
+    """The first other key in the row of key i. Keys are sorted by frequency."""
     others = np.flatnonzero(rows == rows[i])
     others = others[others != i]
     return int(others[0]) if len(others) else None
@@ -162,11 +184,11 @@ def _pieces(texts: Any) -> Iterator[pa.Array]:
 
 
 def _columns(texts: Any) -> Iterator[pa.ChunkedArray]:
-    """Texts, or batches of texts, as Arrow columns; iterators are not read ahead by much."""
+    """Texts, or batches of texts, as Arrow columns; at most one batch is read in advance."""
     whole = isinstance(texts, str | bytes | dict | pa.Array | pa.ChunkedArray | np.ndarray)
     offers = hasattr(texts, "to_numpy") or hasattr(texts, "__arrow_c_stream__")
     if whole or offers or not isinstance(texts, Iterable):
-        yield to_arrow(texts)  # or an error that says what is wrong
+        yield to_arrow(texts)  # which refuses what it cannot read
         return
     items = iter(texts)
     first = next(items, None)
@@ -183,7 +205,7 @@ def _columns(texts: Any) -> Iterator[pa.ChunkedArray]:
 
 
 class _Strings:
-    """What the n-grams behind some keys look like, out of the corpus itself."""
+    """The strings of frequent keys, copied from the corpus."""
 
     def __init__(self) -> None:
         self._keys, self._texts, self._subwords = _NO_KEYS, _NO_TEXTS, _NO_KEYS
@@ -192,7 +214,7 @@ class _Strings:
     def add(
         self, keys: I64, positions: I64, offsets: I64, piece: pa.Array, config: TextConfig
     ) -> None:
-        """Cut the n-grams behind the keys at these positions from the texts they came from."""
+        """Copy the n-grams of the keys at these positions from their texts."""
         if len(positions) == 0:
             return
         found, texts, text_ends = cut_ngrams(
@@ -206,7 +228,7 @@ class _Strings:
 
     @property
     def crowded(self) -> bool:
-        """Whether there are twice as many strings as were last found worth keeping."""
+        """Whether there are twice as many strings as the last pruning kept."""
         return len(self._keys) > self._room
 
     def keep(self, keys: I64) -> None:
@@ -218,7 +240,7 @@ class _Strings:
         self._room = max(self._room, 2 * len(kept))
 
     def find(self, keys: I64) -> dict[int, tuple[str, bool]]:
-        """The string of each of these keys, and whether it is of characters."""
+        """The string of each key, and whether it is a character n-gram."""
         places = np.flatnonzero(np.isin(self._keys, keys))
         texts = self._texts.take(pa.array(places)).to_pylist()
         flags = self._subwords[places].astype(bool).tolist()

@@ -175,10 +175,20 @@ class Gradient(NamedTuple):
     values: Tensor  # (m, width)
 
 
-def backward(
-    bags: Bags, grad: Tensor, wanted: tuple[bool, bool, bool], compact: tuple[bool, bool]
-) -> tuple[Gradient | None, Gradient | None, Tensor | None]:
-    """Gradients of E, P and the per-sample weights, where wanted."""
+class Wanted(NamedTuple):
+    """Which gradients a backward pass computes."""
+
+    weight: bool
+    importance: bool
+    weights: bool
+
+
+# Of E, P and the per-sample weights.
+Gradients = tuple[Gradient | None, Gradient | None, Tensor | None]
+
+
+def backward(bags: Bags, grad: Tensor, wanted: Wanted, compact: tuple[bool, bool]) -> Gradients:
+    """The wanted gradients; compact: whether those of E and of P hold only touched rows."""
     bags.check()
     n, k = bags.buckets.shape
     d, dtype = bags.weight.shape[1], ACCUMULATION[bags.weight.dtype]
@@ -190,17 +200,17 @@ def backward(
         bags.numbers,
         *bags.arrays(),
         as_array(grad),
-        wanted[1] or wanted[2],
+        wanted.importance or wanted.weights,
         *(t.numpy() for t in (bag, place, factors, slope, of_weights)),
     )
     of_E = of_P = None
-    if wanted[0]:
+    if wanted.weight:
         step = d if bags.concat else 0
         of_E = _sum_rows(bags.weight, bags.buckets, bag, grad, step, factors, compact[0])
-    if wanted[1] and bags.importance is not None:
+    if wanted.importance and bags.importance is not None:
         ones, rows = factors[:0], bags.rows.unsqueeze(1)
         of_P = _sum_rows(bags.importance, rows, place, slope, 0, ones, compact[1])
-    return of_E, of_P, of_weights if wanted[2] else None
+    return of_E, of_P, of_weights if wanted.weights else None
 
 
 def _sum_rows(

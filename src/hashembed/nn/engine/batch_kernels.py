@@ -1,16 +1,15 @@
-"""Triton kernels around the layers of a training step: its batch, its loss, what is noted of it.
+"""Triton kernels for the rest of a training step: its batch, its loss, its counters.
 
-The host has no part in them: which step it is stands in `step`, on the GPU, so that a CUDA graph of
-one step is all that training needs.
+All counters are on the GPU, so that one CUDA graph of a step serves the whole training.
 """
 
 import triton
 import triton.language as tl
 
-from hashembed.nn.gpu.kernels.terms import AT, CALL, SHIFT
+from hashembed.nn.gpu.kernels.layout import CURSOR_BATCH, CURSOR_CALL, CURSOR_SHIFT
 
 
-@triton.jit(do_not_specialize=["number", "n"])
+@triton.jit(do_not_specialize=["first_step", "n"])
 def assemble(
     starts,
     lengths,
@@ -20,17 +19,17 @@ def assemble(
     shifts,
     batch_labels,
     batch_weights,
-    number,
+    first_step,
     n,
     T: tl.constexpr,
 ):
-    """The n documents of each of the steps from `number` on, of which every step has n.
+    """Collect the n documents of each step from `first_step` on, one program for each step.
 
-    -> offsets (n + 1,) of their keys, shifts (n,) from there to their places among all keys, their
-    labels and weights.
+    -> offsets (n + 1,) of their keys in the batch, shifts (n,) from there to their positions among
+    all keys, labels and weights.
     """
     step = tl.program_id(0).to(tl.int64)
-    first = (number + step) * n
+    first = (first_step + step) * n
     offsets += step * (n + 1)
     shifts += step * n
     batch_labels += step * n
@@ -52,22 +51,25 @@ def assemble(
 
 
 @triton.jit
-def begin(rates, step, fine, rate, MEMBERS: tl.constexpr):
-    """The first step."""
+def begin(rates, step, finite, rate, MEMBERS: tl.constexpr):
+    """Set the counters to the first step."""
     tl.store(step, tl.zeros([], tl.int64))
     for member in tl.static_range(MEMBERS):
-        tl.store(fine + member, 1)
+        tl.store(finite + member, 1)
         tl.store(rate + member, tl.load(rates))
 
 
 @triton.jit(do_not_specialize=["N", "n", "parts"])
-def gather_keys(keys, offsets, shifts, out, owners, N, n, parts, T: tl.constexpr):
-    """The keys of each batch (N,), and whose they are (N,); `parts` programs for each document."""
+def gather_keys(keys, offsets, shifts, out, token_bags, N, n, parts, T: tl.constexpr):
+    """The keys of each batch (N,) and the documents they belong to (N,).
+
+    There are `parts` programs for each document.
+    """
     document, part = tl.program_id(0), tl.program_id(1)
     step = tl.program_id(2).to(tl.int64)
     offsets += step * (n + 1)
     out += step * N
-    owners += step * N
+    token_bags += step * N
     begin = tl.load(offsets + document)
     end = tl.minimum(tl.load(offsets + document + 1), N)
     shift = tl.load(shifts + step * n + document)
@@ -75,12 +77,12 @@ def gather_keys(keys, offsets, shifts, out, owners, N, n, parts, T: tl.constexpr
         t = at + tl.arange(0, T)
         live = t < end
         tl.store(out + t, tl.load(keys + t + shift, mask=live, other=0), mask=live)
-        tl.store(owners + t, tl.zeros([T], tl.int32) + document, mask=live)
+        tl.store(token_bags + t, tl.zeros([T], tl.int32) + document, mask=live)
 
 
 @triton.jit
 def columns(W, bias, c, cols, C, d: tl.constexpr):
-    """W' of classes c (D, A), and the bias in row d."""
+    """The columns of W' for classes c (D, A), with the bias in row d."""
     known = (c < C)[None, :]
     of_W = tl.load(W + c[None, :] * d + cols[:, None], mask=known & (cols < d)[:, None], other=0)
     of_bias = tl.load(
@@ -97,9 +99,9 @@ def softmax_head(
     labels,
     weights,
     losses,
-    slopes,
-    sums,
-    of_x,
+    logit_grads,
+    layer_grads,
+    x_grad,
     n,
     C,
     scale,
@@ -108,11 +110,12 @@ def softmax_head(
     D: tl.constexpr,
     A: tl.constexpr,
 ):
-    """Cross entropy of x W' + bias, times each document's weight, and its slopes, times `scale`.
+    """Cross entropy of x W' + bias, times each document's weight; its gradients, times `scale`.
 
-    losses (n,), slopes of x (n, d), and of the logits (n, C); or, instead, for each program the
-    sums of slopes of W and bias, C d + C numbers. The bias is column d of W, where x is 1. A
-    classes are taken at a time, twice. A loss that is not finite has no slopes.
+    Writes losses (n,) and x_grad (n, d); logit_grads (n, C), or instead of them layer_grads, for
+    each program the sums of the gradients of W and bias, C d + C numbers. The bias is treated as
+    column d of W, where x is 1. A classes are taken at a time, twice. A loss that is not finite has
+    no gradients.
     """
     j = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     cols = tl.arange(0, D)
@@ -124,7 +127,7 @@ def softmax_head(
     weight = tl.load(weights + j, mask=inside, other=0)
     top = tl.full([T], float("-inf"), tl.float32)
     total = tl.zeros([T], tl.float32)
-    mine = tl.zeros([T], tl.float32)
+    label_logit = tl.zeros([T], tl.float32)
     for first in range(0, C, A):
         c = first + tl.arange(0, A)
         z = tl.dot(vector, columns(W, bias, c, cols, C, d), input_precision="ieee")
@@ -132,77 +135,81 @@ def softmax_head(
         higher = tl.maximum(top, tl.max(z, axis=1))
         total = total * tl.exp(top - higher) + tl.sum(tl.exp(z - higher[:, None]), axis=1)
         top = higher
-        mine += tl.sum(tl.where(c[None, :] == label[:, None], z, 0), axis=1)
-    loss = (top + tl.log(total) - mine) * weight
+        label_logit += tl.sum(tl.where(c[None, :] == label[:, None], z, 0), axis=1)
+    loss = (top + tl.log(total) - label_logit) * weight
     tl.store(losses + j, loss, mask=inside)
     counts = inside & (tl.abs(loss) < float("inf"))
     vector = tl.where(counts[:, None], vector, 0)  # 0 times infinity is not 0
-    gradient = tl.zeros([T, D], tl.float32)
+    grad = tl.zeros([T, D], tl.float32)
     for first in range(0, C, A):
         c = first + tl.arange(0, A)
         column = columns(W, bias, c, cols, C, d)
         z = tl.dot(vector, column, input_precision="ieee")
-        slope = tl.exp(z - top[:, None]) / total[:, None]
-        slope -= (c[None, :] == label[:, None]).to(tl.float32)
+        logit_grad = tl.exp(z - top[:, None]) / total[:, None]
+        logit_grad -= (c[None, :] == label[:, None]).to(tl.float32)
         known = (c < C)[None, :]
-        slope = tl.where(counts[:, None] & known, slope * (weight * scale)[:, None], 0)
-        if slopes is not None:
-            place = slopes + j[:, None] * C + c[None, :]
-            tl.store(place, slope, mask=inside[:, None] & known)
-        gradient += tl.dot(slope, tl.trans(column), input_precision="ieee")
-        if sums is not None:
-            total_W = tl.dot(tl.trans(slope), vector, input_precision="ieee")
-            place = sums + tl.program_id(0).to(tl.int64) * (C * d + C)
+        logit_grad = tl.where(counts[:, None] & known, logit_grad * (weight * scale)[:, None], 0)
+        if logit_grads is not None:
+            place = logit_grads + j[:, None] * C + c[None, :]
+            tl.store(place, logit_grad, mask=inside[:, None] & known)
+        grad += tl.dot(logit_grad, tl.trans(column), input_precision="ieee")
+        if layer_grads is not None:
+            total_W = tl.dot(tl.trans(logit_grad), vector, input_precision="ieee")
+            place = layer_grads + tl.program_id(0).to(tl.int64) * (C * d + C)
             place += tl.where(cols == d, C * d + c[:, None], c[:, None] * d + cols[None, :])
             tl.store(place, total_W, mask=(c < C)[:, None] & (cols <= d)[None, :])
-    gradient = tl.where(counts[:, None], gradient, 0)
-    tl.store(of_x + j[:, None] * d + cols[None, :], gradient, mask=mask)
+    grad = tl.where(counts[:, None], grad, 0)
+    tl.store(x_grad + j[:, None] * d + cols[None, :], grad, mask=mask)
 
 
 @triton.jit(do_not_specialize=["n", "size"])
-def note(losses, step, fine, rate, all_losses, n, size, T: tl.constexpr):
-    """The losses of a step (n,) -> their place among all.
+def record_losses(losses, step, finite, rate, all_losses, n, size, T: tl.constexpr):
+    """Copy the losses of a step (n,) to their place among all.
 
-    If one is not finite, `fine` and the rate become 0, before they are used.
+    If one of them is not finite, `finite` and the rate become 0 before any update reads them.
     """
     first = tl.load(step) * size
-    good = tl.load(fine)
+    all_finite = tl.load(finite)
     for begin in range(0, n, T):
         j = begin + tl.arange(0, T)
         loss = tl.load(losses + j, mask=j < n, other=0)
         tl.store(all_losses + first + j, loss, mask=j < n)
-        good = tl.minimum(good, tl.min((tl.abs(loss) < float("inf")).to(tl.int32), axis=0))
-    tl.store(fine, good)
-    tl.store(rate, tl.load(rate) * good.to(tl.float32))
+        all_finite = tl.minimum(
+            all_finite, tl.min((tl.abs(loss) < float("inf")).to(tl.int32), axis=0)
+        )
+    tl.store(finite, all_finite)
+    tl.store(rate, tl.load(rate) * all_finite.to(tl.float32))
 
 
-@triton.jit(do_not_specialize=["at", "shift"])
-def take_turns(turn, at, shift):
-    """The batches from the one at this place on have their turn; see `nn/gpu/kernels/terms.py`."""
-    tl.store(turn + AT, tl.cast(at, tl.int64))
-    tl.store(turn + SHIFT, tl.cast(shift, tl.int64))
-    tl.store(turn + CALL, tl.cast(0, tl.int64))
+@triton.jit(do_not_specialize=["batch", "shift"])
+def set_cursor(cursor, batch, shift):
+    """Point the cursor at the first batch of a group; see `nn/gpu/kernels/layout.py`."""
+    tl.store(cursor + CURSOR_BATCH, tl.cast(batch, tl.int64))
+    tl.store(cursor + CURSOR_SHIFT, tl.cast(shift, tl.int64))
+    tl.store(cursor + CURSOR_CALL, tl.cast(0, tl.int64))
 
 
 @triton.jit(do_not_specialize=["stride"])
-def advance(rates, step, fine, rate, turn, stride, MEMBERS: tl.constexpr):
-    """The next step, and the next turn. There is a rate behind the last."""
+def advance(rates, step, finite, rate, cursor, stride, MEMBERS: tl.constexpr):
+    """Advance to the next step and the next batch. There is one rate more than steps."""
     number = tl.load(step) + 1
     tl.store(step, number)
     for member in tl.static_range(MEMBERS):
-        good = tl.load(fine + member) != 0
-        tl.store(rate + member, tl.where(good, tl.load(rates + number), 0.0))
-    tl.store(turn + AT, tl.load(turn + AT) + 1)
-    tl.store(turn + SHIFT, tl.load(turn + SHIFT) + stride)
-    tl.store(turn + CALL, tl.load(turn + CALL) + 1)
+        is_finite = tl.load(finite + member) != 0
+        tl.store(rate + member, tl.where(is_finite, tl.load(rates + number), 0.0))
+    tl.store(cursor + CURSOR_BATCH, tl.load(cursor + CURSOR_BATCH) + 1)
+    tl.store(cursor + CURSOR_SHIFT, tl.load(cursor + CURSOR_SHIFT) + stride)
+    tl.store(cursor + CURSOR_CALL, tl.load(cursor + CURSOR_CALL) + 1)
 
 
-@triton.jit(do_not_specialize=["calls", "half", "stride", "count"])
-def take(turn, source, out, calls, half, stride, count, T: tl.constexpr):
-    """out (count,): what the batch whose turn it is has in `source`.
+@triton.jit(do_not_specialize=["calls", "buffer_size", "stride", "count"])
+def copy_batch(cursor, source, out, calls, buffer_size, stride, count, T: tl.constexpr):
+    """Copy what the present batch has in `source` to out (count,).
 
-    There the two halves of `calls` batches lie `half` apart, and the batches `stride`.
+    `source` consists of two buffers of `buffer_size` numbers, for `calls` batches each. Batches lie
+    `stride` apart.
     """
     x = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
-    begin = tl.load(turn + AT) // calls * half + tl.load(turn + CALL) * stride
+    buffer = tl.load(cursor + CURSOR_BATCH) // calls
+    begin = buffer * buffer_size + tl.load(cursor + CURSOR_CALL) * stride
     tl.store(out + x, tl.load(source + begin + x, mask=x < count), mask=x < count)

@@ -1,7 +1,7 @@
 """The torch engine: a bag of hash vectors under any number of hidden layers, on any device."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -25,27 +25,32 @@ from hashembed.engine.protocol import (
 from hashembed.engine.shallow.model import EPSILON as ADAGRAD_EPSILON
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec
-from hashembed.nn.engine.batches import make_batch, place_keys, to_device
+from hashembed.nn.engine.batches import make_batch, to_device
 from hashembed.nn.engine.network import Network, draw_kept
 from hashembed.nn.engine.saved_state import check_optimizers
+from hashembed.nn.engine.scoring import Layers, outputs
+from hashembed.nn.engine.state import (
+    Kept,
+    check_shapes,
+    copy_arrays,
+    go_back,
+    keep,
+    load_optimizers,
+    named_tensors,
+    optimizer_state,
+    to_arrays,
+    weights_of,
+)
 from hashembed.nn.layers import Aggregation, Mode
 from hashembed.nn.ops.dispatch import HAS_TRITON, MAX_DIM
-from hashembed.nn.optim.base import RowOptimizer
 from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam
 
 if HAS_TRITON:
-    from hashembed.nn.engine import transfer as feeding
+    from hashembed.nn.engine import transfer
+    from hashembed.nn.engine.graph import Steps
 
 Optimizer = Literal["adam", "adagrad"]
-# The number of steps, the weights, and the state of each optimizer.
-Kept = tuple[int, dict[str, Tensor], list[dict[Tensor, dict[str, Any]]]]
-
-NGRAMS_AT_ONCE, DOCUMENTS_AT_ONCE = 2**18, 2**12  # when scoring
-ON_GPU = 16  # times as many, on a GPU
 GPU_CHUNK = 2**26
-
-# The names that tensors have in files; those of the shallow model are the same there.
-_NAMES = {"bag.weight": "E", "bag.importance": "P", "output.weight": "W", "output.bias": "bias"}
 
 
 class DeepModel:
@@ -130,11 +135,11 @@ class DeepModel:
         self.optimizers = self._make_optimizers()
         self.version = 0  # of the tensors that graphs of steps work on
         self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
-        self.prepared: Any = None  # the `Steps` of the last training on a GPU
+        self.gpu_steps: Steps | None = None  # those of the last training on a GPU
 
     def __getstate__(self) -> dict[str, Any]:
         """Without graphs of steps: a copy makes its own."""
-        return {**self.__dict__, "prepared": None}
+        return {**self.__dict__, "gpu_steps": None}
 
     @classmethod
     def from_tensors(cls, spec: HashSpec, tensors: State, **options: Any) -> "DeepModel":
@@ -150,9 +155,9 @@ class DeepModel:
         options["batch_norm"] = any(name.startswith("norms.") for name in tensors)
         if tensors["E"].ndim != 2 or tensors["bias"].ndim != 1:
             raise ValueError("E must have two dimensions and bias one")
-        _check_before(spec, tensors, hidden, options)
+        check_shapes(spec, tensors, hidden, options)
         model = cls(spec, tensors["E"].shape[1], len(tensors["bias"]), hidden, **options)
-        _copy_all(model._weights(), tensors)
+        copy_arrays(named_tensors(model.network), tensors)
         return model
 
     @property
@@ -201,7 +206,7 @@ class DeepModel:
             begin = number * batch_size
             chosen = order[begin : begin + batch_size]
             batch = make_batch(bags.keys, starts[chosen], lengths[chosen], self.device)
-            keep = self.kept(len(batch[0]), torch.tensor(self.steps, device=self.device))
+            keep = self.dropout_mask(len(batch[0]), torch.tensor(self.steps, device=self.device))
             logits = self.network(*batch, keep)
             losses = self.losses(logits, self._truth(labels.take(chosen)))
             if weights is not None:
@@ -229,7 +234,7 @@ class DeepModel:
     def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
         """A run of keys of each document, as `train` takes it: drawn where it is needed."""
         if self.fast:
-            return feeding.draw_snippets(bags, self.device, seed, epoch, minimum, maximum)
+            return transfer.draw_snippets(bags, self.device, seed, epoch, minimum, maximum)
         return bags.snippets(seed, epoch, minimum, maximum)
 
     @staticmethod
@@ -247,7 +252,7 @@ class DeepModel:
         for member in members:
             check_labels(labels, len(bags), member.num_classes, member.multilabel)
             member.network.train()
-        found: F32 = feeding.train_members(
+        found: F32 = transfer.train_members(
             members,
             bags,
             labels,
@@ -267,24 +272,9 @@ class DeepModel:
         """The sums of hash vectors (documents, D) that the layers see."""
         return self._outputs(bags, self.network.vectors, self.network.bag.output_dim)
 
-    @torch.no_grad()
-    def _outputs(self, bags: Bags, layers: Callable[[Tensor, Tensor], Tensor], width: int) -> F32:
-        """What layers of the network make of the documents (documents, width)."""
-        out = np.empty((len(bags), width), np.float32)
-        keys = place_keys(bags.keys, self.spec, self.device)
+    def _outputs(self, bags: Bags, layers: Layers, width: int) -> F32:
         self.network.eval()
-        offsets, begin = bags.offsets, 0
-        more = ON_GPU if self.device.type == "cuda" else 1
-        while begin < len(bags):
-            most = offsets[begin] + more * NGRAMS_AT_ONCE
-            fitting = int(np.searchsorted(offsets, most, "right")) - 1
-            end = min(max(fitting, begin + 1), begin + more * DOCUMENTS_AT_ONCE)
-            part = keys[offsets[begin] : offsets[end]]
-            batch = part if isinstance(part, Tensor) else to_device(part, self.device)
-            places = to_device(offsets[begin : end + 1] - offsets[begin], self.device)
-            out[begin:end] = layers(batch, places).cpu().numpy()
-            begin = end
-        return out
+        return outputs(layers, bags, width, self.spec, self.device)
 
     def probabilities(self, bags: Bags) -> F32:
         """Softmax or sigmoids of the logits (documents, classes)."""
@@ -295,73 +285,37 @@ class DeepModel:
         for optimizer in self.optimizers:
             if isinstance(optimizer, RowAdam):
                 optimizer.flush()
-        return {name: _to_array(tensor) for name, tensor in self._weights().items()}
+        return to_arrays(named_tensors(self.network))
 
     def state(self) -> State:
         """Copies of everything that training changes: weights, optimizers, the number of steps."""
-        tensors = {**self._weights(), **self._optimizer_state()}
-        arrays = {name: _to_array(value) for name, value in tensors.items()}
-        return {**arrays, "steps": np.array(self.steps)}
+        tensors = {**named_tensors(self.network), **optimizer_state(self.optimizers)}
+        return {**to_arrays(tensors), "steps": np.array(self.steps)}
 
     def check_state(self, state: State) -> None:
-        """A ValueError where `load_state` could not take it."""
+        """Raise a ValueError if `load_state` could not take it."""
         steps = state.get("steps", np.empty(0))
         if steps.shape != () or not 0 <= int(steps) < 2**62:
             raise ValueError("the number of steps is missing, or is none")
-        check_arrays(self._weights(), _weights_of(state))
+        check_arrays(named_tensors(self.network), weights_of(state))
         check_optimizers(self.optimizers, {n: a for n, a in state.items() if "/" in n})
 
     def load_state(self, state: State) -> None:
-        """Back to that state."""
+        """Return to that state."""
         self.check_state(state)
-        _copy_all(self._weights(), _weights_of(state))
+        copy_arrays(named_tensors(self.network), weights_of(state))
         self.steps = int(state["steps"])
         self.version += 1
-        for number, optimizer in enumerate(self.optimizers):
-            saved: dict[int, dict[str, Any]] = {}
-            for name, array in state.items():
-                kind, _, rest = name.partition("/")
-                if kind == f"optimizer{number}":
-                    which, parameter, key = rest.split("/")
-                    value = torch.from_numpy(array.copy()) if which == "tensor" else array.item()
-                    saved.setdefault(int(parameter), {})[key] = value
-            groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": saved, "param_groups": groups})
+        load_optimizers(self.optimizers, state)
 
-    @torch.no_grad()
     def keep(self) -> Kept:
         """Such copies for the time of a training run, on the device."""
-        weights = {name: tensor.clone() for name, tensor in self._weights().items()}
-        states = [
-            {
-                p: {key: _copy(value) for key, value in entries.items()}
-                for p, entries in o.state.items()
-            }
-            for o in self.optimizers
-        ]
-        return self.steps, weights, states
+        return keep(self.steps, self.network, self.optimizers)
 
-    @torch.no_grad()
     def go_back(self, kept: Kept) -> None:
-        """Back to what was kept; on a GPU graphs of steps find it in the same places."""
-        self.steps, weights, states = kept
-        for name, tensor in self._weights().items():
-            tensor.copy_(weights[name])
-        for optimizer, state in zip(self.optimizers, states, strict=True):
-            for p in list(optimizer.state):
-                if isinstance(optimizer, RowOptimizer):
-                    optimizer.adopt(p)
-                own, entries = optimizer.state[p], state.get(p, {})
-                if own.keys() != entries.keys():  # it was made since
-                    own.clear()
-                    self.version += 1
-                for key, value in entries.items():
-                    here = own.get(key)
-                    if isinstance(here, Tensor) and here.shape == value.shape:
-                        here.copy_(value)
-                    else:
-                        own[key] = _copy(value)
-                        self.version += 1
+        """Return to what was kept; on a GPU graphs of steps find it in the same places."""
+        self.steps = kept.steps
+        self.version += go_back(kept, self.network, self.optimizers)
 
     def _make_optimizers(self) -> list[torch.optim.Optimizer]:
         """One for the tables' rows, one for all the rest; their rates come with each batch."""
@@ -386,7 +340,7 @@ class DeepModel:
         """
         return 1 / batch_size if self.optimizer == "adam" else 1.0
 
-    def kept(self, n: int, step: Tensor) -> Tensor | None:
+    def dropout_mask(self, n: int, step: Tensor) -> Tensor | None:
         """Which of n tokens the dropout leaves."""
         dropout = self.network.dropout
         return draw_kept(n, dropout, self.seed, step) if dropout else None
@@ -420,79 +374,16 @@ class DeepModel:
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
-    def update(self, fine: Tensor | None = None) -> None:
+    def update(self, finite: Tensor | None = None) -> None:
         """By the gradients that a backward pass has left; then they are gone.
 
-        fine: 0 if the batch, which then has no gradients, must leave no trace.
+        finite: 0 if the batch, which then has no gradients, must leave no trace.
         """
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        self.network.accept(fine)
+        self.network.accept(finite)
 
     def _truth(self, labels: Labels) -> Tensor:
         array = labels.matrix(self.num_classes) if self.multilabel else labels.labels
         return to_device(array, self.device)
-
-    def _weights(self) -> dict[str, Tensor]:
-        return _named(self.network)
-
-    def _optimizer_state(self) -> dict[str, Any]:
-        out = {}
-        for number, optimizer in enumerate(self.optimizers):
-            for i, entries in torch.optim.Optimizer.state_dict(optimizer)["state"].items():
-                for key, value in entries.items():
-                    kind = "tensor" if isinstance(value, Tensor) else "number"
-                    out[f"optimizer{number}/{kind}/{i}/{key}"] = value
-        return out
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value
-
-
-def _to_array(value: Any) -> Any:
-    """A tensor or a number, copied."""
-    return value.detach().cpu().numpy().copy() if isinstance(value, Tensor) else np.array(value)
-
-
-def _weights_of(state: State) -> State:
-    return {name: array for name, array in state.items() if name != "steps" and "/" not in name}
-
-
-def _check_before(
-    spec: HashSpec, tensors: State, hidden: Sequence[int], options: dict[str, Any]
-) -> None:
-    """Refuse tensors that do not fit each other, before anything of their sizes is made."""
-    layout = ("batch_norm", "importance", "mode", "aggregation", "append_importance")
-    network = Network(
-        spec,
-        tensors["E"].shape[1],
-        len(tensors["bias"]),
-        hidden,
-        **{name: options[name] for name in layout if name in options},
-        device="meta",
-    )
-    check_arrays(_named(network), tensors)
-
-
-def _named(network: Network) -> dict[str, Tensor]:
-    """Parameters and statistics by name; the hash functions follow from the spec."""
-    # Not `state_dict()`, for which rows would catch up: that changes the bits of what follows.
-    found = {
-        f"{prefix}.{name}": tensor.detach()
-        for prefix, module in network.named_modules()
-        for of_module in (module.named_parameters, module.named_buffers)
-        for name, tensor in of_module(recurse=False)
-    }
-    return {
-        _NAMES.get(name, name): tensor
-        for name, tensor in found.items()
-        if not name.startswith("bag.hash_")
-    }
-
-
-@torch.no_grad()
-def _copy_all(tensors: dict[str, Tensor], arrays: State) -> None:
-    for name, tensor in tensors.items():
-        tensor.copy_(torch.from_numpy(np.require(arrays[name], requirements=["C", "W"])))

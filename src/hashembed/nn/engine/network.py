@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,10 @@ from hashembed.hashing.spec import HashSpec
 from hashembed.nn.layers import Aggregation, HashEmbeddingBag, Mode
 from hashembed.nn.ops import dispatch as ops
 from hashembed.nn.ops.indexing import id_keys, unpack
+
+if TYPE_CHECKING:
+    from hashembed.nn.gpu.call import Call
+    from hashembed.nn.gpu.places import Places
 
 KEPT = 0.9  # of what older batches weigh in the statistics, after each batch
 EPSILON = 1e-3  # added to a variance, as in Keras: vectors that are still tiny stay small
@@ -60,8 +64,8 @@ class BatchNorm(nn.Module):
         )
 
     @torch.no_grad()
-    def accept(self, fine: Tensor | None = None) -> None:
-        """Let the last batch enter the statistics; not if `fine`, a number on its device, is 0."""
+    def accept(self, finite: Tensor | None = None) -> None:
+        """Let the last batch enter the statistics; not if `finite`, on its device, is 0."""
         if self._batch is not None:
             count, mean, variance = self._batch
             documents = self.documents * KEPT + count
@@ -71,7 +75,7 @@ class BatchNorm(nn.Module):
                 (self.mean, self.mean.lerp(mean, part)),
                 (self.variance, self.variance.lerp(variance, part)),
             ):
-                old.copy_(new if fine is None else torch.where(fine != 0, new, old))
+                old.copy_(new if finite is None else torch.where(finite != 0, new, old))
             self._batch = None
 
 
@@ -145,7 +149,11 @@ class Network(nn.Module):
         return self.layers(self.vectors(keys, offsets, keep))
 
     def vectors(
-        self, keys: Tensor, offsets: Tensor, keep: Tensor | None = None, places: Any = None
+        self,
+        keys: Tensor,
+        offsets: Tensor,
+        keep: Tensor | None = None,
+        places: "Places | None" = None,
     ) -> Tensor:
         """The sums or means of hash vectors (n, D); `places`: see `ops.hash_embedding_bag`."""
         bag = self.bag
@@ -166,8 +174,8 @@ class Network(nn.Module):
             x = x / (1 - self.dropout)
         return x
 
-    def call(self, keys: Tensor, offsets: Tensor, keep: Tensor | None) -> Any:
-        """The same as the Triton kernels take it."""
+    def call(self, keys: Tensor, offsets: Tensor, keep: Tensor | None) -> "Call":
+        """The arguments of `vectors` as the Triton kernels take them."""
         bag = self.bag
         return ops.gpu_call(
             keys, offsets, bag.weight, bag.importance, bag.hash_seeds, bag.spec, keep
@@ -183,8 +191,8 @@ class Network(nn.Module):
     def _normalised(self, x: Tensor, number: int) -> Tensor:
         return self.norms[number](x) if self.norms else x
 
-    def accept(self, fine: Tensor | None = None) -> None:
-        """Let the last batch enter the statistics of the normalisation, if it was `fine`."""
+    def accept(self, finite: Tensor | None = None) -> None:
+        """Let the last batch enter the statistics of the normalisation, if it was `finite`."""
         for norm in self.norms:
             assert isinstance(norm, BatchNorm)
-            norm.accept(fine)
+            norm.accept(finite)

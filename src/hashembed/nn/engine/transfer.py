@@ -1,8 +1,8 @@
-"""Documents on their way to the steps of `nn/engine/graph.py`: all on the GPU, or streamed to it.
+"""Copies documents to the GPU, for the steps of `nn/engine/graph.py`: all at once, or streamed.
 
-Keys, lengths and labels of a training set are copied to the GPU once and stay there for as long as
-the arrays live. A set whose keys take too much of the memory is streamed instead: while the GPU
-works on one part of the batches, the keys of the next are collected and copied.
+Keys, lengths and labels of a training set are copied once and stay on the GPU for as long as the
+arrays live. If the keys need too much memory they are streamed: while the GPU trains on one part of
+the batches, the keys of the next part are collected and copied.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,10 +23,12 @@ from hashembed.hashing.gather import gather
 from hashembed.hashing.spec import id_keys
 from hashembed.nn.engine.batches import place_keys, placed, to_device
 from hashembed.nn.engine.graph import Steps
-from hashembed.nn.engine.head import Model
+from hashembed.nn.engine.member import Member
+from hashembed.nn.engine.prepare import BUFFERS
+from hashembed.nn.gpu.tiles import on_stream
 from hashembed.nn.ops import indexing
 
-PART = 1 << 23  # keys that are streamed at a time
+PART = 1 << 23  # keys that are copied at a time
 _training = Lock()
 
 
@@ -41,7 +43,7 @@ class Snippets(NamedTuple):
 def draw_snippets(
     bags: Bags, device: torch.device, seed: int, epoch: int, minimum: int, maximum: int
 ) -> Snippets:
-    """`Bags.snippets`, to the bit, drawn on the device."""
+    """`Bags.snippets`, bit-identical, drawn on the device."""
     offsets = placed(bags.offsets, device)
     starts, sizes = offsets[:-1], offsets.diff()
     stream = int(id_keys(id_keys(seed) ^ np.int64(epoch)))
@@ -54,14 +56,14 @@ def draw_snippets(
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """What a thread does on a GPU would become part of the graph that another captures."""
+    """GPU work of one thread would become part of the graph that another thread captures."""
     with _training:
         yield
 
 
 @_one_at_a_time()
 def train_members(
-    members: Sequence[Model],
+    members: Sequence[Member],
     bags: Bags,
     labels: Labels,
     order: I64,
@@ -71,7 +73,7 @@ def train_members(
     weights: F32 | None,
     snippets: Snippets | None,
 ) -> F32:
-    """Train models on the same batches, all at once -> losses (members, documents)."""
+    """Train models together on the same batches -> losses (members, documents)."""
     check_rates(-(-len(order) // batch_size), rates)
     for member in members:
         member.use_class_weights(labels)
@@ -81,23 +83,9 @@ def train_members(
     if snippets is not None:
         lengths = np.minimum(lengths, snippets.longest)
     tokens = np.add.reduceat(lengths, np.arange(0, len(order), batch_size))
-    steps = _prepare(members, bags, batch_size, tokens, int(lengths.max()))
-    device, n = steps.device, len(order)
-    chosen = to_device(order, device)
-    offsets = placed(bags.offsets, device)
-    starts, sizes = (offsets[:-1], offsets.diff()) if snippets is None else snippets[:2]
-    torch.index_select(sizes, 0, chosen, out=steps.lengths[:n])
-    steps.rates[: len(rates)] = to_device(rates, device)
-    if steps.truth is not None:
-        truth = labels.take(order).matrix(steps.truth.shape[1])
-        steps.truth[:n] = to_device(truth, device)
-    elif steps.labels is not None:
-        torch.index_select(placed(labels.labels, device), 0, chosen, out=steps.labels[:n])
-    if weights is None:
-        steps.weights.fill_(1)
-    else:
-        steps.weights[:n] = to_device(weights[order], device)
-    torch.index_select(starts, 0, chosen, out=steps.starts[:n])
+    steps, n = _steps_for(members, bags, batch_size, tokens, int(lengths.max())), len(order)
+    steps.rates[: len(rates)] = to_device(rates, steps.device)
+    _place_documents(steps, bags, labels, order, weights, snippets)
     steps.begin(n, members[0].steps)
     try:
         if steps.streamed:
@@ -105,9 +93,9 @@ def train_members(
         else:
             steps.run(0, tokens, n)
     except BaseException:  # in the middle of a step, or of a capture
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)  # with streams that nobody has waited for
-        members[0].prepared = None
+        if steps.cuda:
+            torch.cuda.synchronize(steps.device)  # including streams that nobody waits for
+        members[0].gpu_steps = None
         for optimizer in (o for member in members for o in member.optimizers):
             optimizer.zero_grad()
         raise
@@ -118,13 +106,39 @@ def train_members(
     return losses
 
 
-def _prepare(
-    members: Sequence[Model], bags: Bags, batch_size: int, tokens: I64, longest: int
+def _place_documents(
+    steps: Steps,
+    bags: Bags,
+    labels: Labels,
+    order: I64,
+    weights: F32 | None,
+    snippets: Snippets | None,
+) -> None:
+    """Copy starts, lengths, labels and weights of documents to the GPU, in their order."""
+    device, n = steps.device, len(order)
+    chosen = to_device(order, device)
+    offsets = placed(bags.offsets, device)
+    starts, sizes = (offsets[:-1], offsets.diff()) if snippets is None else snippets[:2]
+    torch.index_select(sizes, 0, chosen, out=steps.lengths[:n])
+    if steps.truth is not None:
+        truth = labels.take(order).matrix(steps.truth.shape[1])
+        steps.truth[:n] = to_device(truth, device)
+    elif steps.labels is not None:
+        torch.index_select(placed(labels.labels, device), 0, chosen, out=steps.labels[:n])
+    if weights is None:
+        steps.weights.fill_(1)
+    else:
+        steps.weights[:n] = to_device(weights[order], device)
+    torch.index_select(starts, 0, chosen, out=steps.starts[:n])
+
+
+def _steps_for(
+    members: Sequence[Member], bags: Bags, batch_size: int, tokens: I64, longest: int
 ) -> Steps:
     """The steps of an earlier call, or new ones."""
     model, most = members[0], int(tokens.max())
-    old: Steps | None = model.prepared
-    size = 2 * max(PART, most)
+    old = model.gpu_steps
+    size = BUFFERS * max(PART, most)
     found = place_keys(bags.keys, model.spec, model.device)
     streamed = not isinstance(found, Tensor)
     if isinstance(found, Tensor):
@@ -134,52 +148,54 @@ def _prepare(
     else:
         keys = torch.empty(size, dtype=torch.int64, device=model.device)
     if old is None or not old.fits(members, keys, batch_size, tokens, longest):
-        old = model.prepared = None  # its memory may be needed
+        old = model.gpu_steps = None  # its memory may be needed
         old = Steps(members, keys, batch_size, tokens, longest, streamed)
-        model.prepared = old
+        model.gpu_steps = old
     return old
 
 
 def _run_streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> None:
-    """All steps, whose keys are on the GPU when they come to them.
+    """Run all steps while their keys are copied to the GPU, part by part.
 
-    There are two halves, on the host and on the GPU: one is filled while the other is worked on.
+    There is a double buffer on the host and one on the GPU: one half is filled while the other is
+    read.
     """
     starts, lengths = (t[:n].to("cpu", copy=True).numpy() for t in (steps.starts, steps.lengths))
-    half, cuda = len(steps.keys) // 2, steps.device.type == "cuda"
-    collected = torch.empty(2, half, dtype=torch.int64, pin_memory=cuda)
-    copied: list[Any] = [None, None]  # events
-    used: list[Any] = [None, None]
-    aside = steps.copying[0] if cuda else None
-    if aside is not None:
-        aside.wait_stream(torch.cuda.current_stream(steps.device))
-    first, turn = 0, 0
+    size = len(steps.keys) // BUFFERS
+    collected = torch.empty(BUFFERS, size, dtype=torch.int64, pin_memory=steps.cuda)
+    copied: list[torch.cuda.Event | None] = [None] * BUFFERS
+    read: list[torch.cuda.Event | None] = [None] * BUFFERS
+    stream = steps.copy_stream
+    if stream is not None:
+        stream.wait_stream(torch.cuda.current_stream(steps.device))
+    first, buffer = 0, 0
     while first < len(tokens):
-        fitting = int(np.searchsorted(np.cumsum(tokens[first:]), half, "right"))
+        fitting = int(np.searchsorted(np.cumsum(tokens[first:]), size, "right"))
         last = first + max(fitting, 1)
         documents = slice(first * steps.batch_size, min(last * steps.batch_size, n))
         offsets = np.concatenate([[0], np.cumsum(lengths[documents])])
-        if copied[turn] is not None:
-            copied[turn].synchronize()
-        out = collected[turn, : offsets[-1]]
+        before, now_read = copied[buffer], read[buffer]
+        if before is not None:
+            before.synchronize()
+        out = collected[buffer, : offsets[-1]]
         _collect(bags.keys, starts[documents], offsets, out.numpy())
-        with torch.cuda.stream(aside):
-            if aside is not None and used[turn] is not None:
-                aside.wait_event(used[turn])
-            begin = turn * half
+        with on_stream(stream):
+            if stream is not None and now_read is not None:
+                stream.wait_event(now_read)
+            begin = buffer * size
             steps.keys[begin : begin + len(out)].copy_(out, non_blocking=True)
             places = torch.from_numpy(offsets[:-1] + begin)
             steps.starts[documents].copy_(
-                places.pin_memory() if cuda else places, non_blocking=True
+                places.pin_memory() if steps.cuda else places, non_blocking=True
             )
-        if aside is not None:
-            copied[turn] = aside.record_event()
-        used[turn] = steps.run(first, tokens[first:last], n, copied[turn])
-        first, turn = last, 1 - turn
+        if stream is not None:
+            copied[buffer] = stream.record_event()
+        read[buffer] = steps.run(first, tokens[first:last], n, copied[buffer])
+        first, buffer = last, 1 - buffer
 
 
 def _collect(keys: I64, starts: I64, offsets: I64, out: I64) -> None:
-    """`gather`, by all threads."""
+    """`gather` with all threads."""
 
     def part(worker: int, workers: int, barrier: Any) -> None:
         begin, end = (len(starts) * i // workers for i in (worker, worker + 1))

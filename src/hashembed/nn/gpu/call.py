@@ -1,16 +1,16 @@
-"""What the Triton kernels of the layers are called with."""
+"""The arguments of the Triton kernels of the layers."""
 
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from hashembed.nn.gpu.rows import acc
+from hashembed.nn.gpu.tiles import acc
 
 MAX_TOKENS = 2**30  # in one call
 
 
 class Call(NamedTuple):
-    """One call: the tables, the tokens' keys and the hash, and what to do with them."""
+    """One call of a layer: tables, keys of tokens, hash and options."""
 
     weight: Tensor  # E (B, d)
     importance: Tensor | None  # P (K, k)
@@ -57,7 +57,7 @@ class Call(NamedTuple):
         }
 
     def contiguous(self) -> "Call":
-        """As the kernels want it."""
+        """With contiguous tensors, as the kernels need them."""
         n = self.keys.shape[0]
         if n > MAX_TOKENS:
             raise ValueError(f"a call takes at most {MAX_TOKENS:,} ids, found {n:,}")

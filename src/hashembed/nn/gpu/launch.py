@@ -1,10 +1,11 @@
-"""The Triton kernels of `nn/gpu/kernels/bags.py`, called on tensors.
+"""Forward and backward pass of the layers: calls of the kernels of `nn/gpu/kernels/bags.py`.
 
-`nn/ops/gpu_autograd.py` shows them to autograd. They run on a GPU and, under TRITON_INTERPRET=1, on
+`nn/ops/on_gpu.py` registers them with autograd. They run on a GPU and, under TRITON_INTERPRET=1, on
 the CPU.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +15,16 @@ from torch import Tensor
 from hashembed.nn.cpu.launch import ACCUMULATION, Gradient
 from hashembed.nn.gpu.call import Call
 from hashembed.nn.gpu.kernels import bags as triton_kernels
+from hashembed.nn.gpu.kernels.layout import RuleKind
 from hashembed.nn.gpu.places import Places, locate, sort
-from hashembed.nn.gpu.rows import INTERPRETED, STORE, Rule, Terms, device_of, sum_rows
+from hashembed.nn.gpu.rows import GradientTerms, Rule, sum_rows
+from hashembed.nn.gpu.tiles import INTERPRETED, device_of, on_stream
 
 _BLOCK = 32 if INTERPRETED else 128  # most columns in a tile
 
 
 def _tile(D: int) -> tuple[int, int]:
-    """How many tokens a program takes at a time, with D columns of each; and its warps."""
+    """Tokens that a program takes at a time, with D columns of each; and its warps."""
     if INTERPRETED:
         return 8, 1
     return min(64, max(16, 1024 // D)), 1 if D <= 32 else 4
@@ -40,7 +43,7 @@ def id_keys(ids: Tensor) -> Tensor:
 def forward(call: Call, factors: Tensor | None = None) -> Tensor:
     """Sums or means of hash vectors (n, D).
 
-    factors (k, N): what the components of bags are multiplied with goes there, but for the mean.
+    factors (k, N): takes what each component is multiplied by, without the division of a mean.
     """
     call = call.contiguous()
     N, B, d = call.keys.shape[0], *call.weight.shape
@@ -73,13 +76,13 @@ def forward(call: Call, factors: Tensor | None = None) -> Tensor:
 
 
 def make_factors(call: Call) -> Tensor:
-    """Room for what `forward` multiplies components with."""
+    """Memory for the factors that `forward` writes."""
     shape, kind = (call.num_hashes, len(call.keys)), ACCUMULATION[call.weight.dtype]
     return torch.empty(shape, dtype=kind, device=call.keys.device)
 
 
-# Where the sums of a table's rows go.
-Sink = Callable[[Terms], Gradient | None]
+# Takes the gradient terms of a table, and gives its gradient, unless it updates the table at once.
+Sink = Callable[[GradientTerms], Gradient | None]
 
 
 def backward(
@@ -90,77 +93,119 @@ def backward(
     places: Places | None = None,
     factors: Tensor | None = None,
 ) -> tuple[Gradient | None, Gradient | None, Tensor | None]:
-    """Gradients of E, P and the per-sample weights, where wanted; factors: of the forward pass."""
+    """Gradients of E, P and the per-sample weights, where wanted.
+
+    factors: those of the forward pass; they must be given if `places` have a side stream.
+    """
     call, grad = call.contiguous(), grad.contiguous()
     if call.mean and call.offsets is not None:
         grad = grad.to(ACCUMULATION[call.weight.dtype]) / _counts(call).clamp(min=1)[:, None]
-    N, k, (B, d) = call.keys.shape[0], call.num_hashes, call.weight.shape
     E_sink, P_sink = sinks[0], sinks[1] if call.importance is not None else None
     if places is None:
         places = locate(call, E_sink is not None, P_sink is not None)
-    in_E, (E_rows, P_rows) = places.in_E, places.distinct
-
-    def sorted_keys(part: slice) -> tuple[Tensor | None, Tensor | None]:
-        return (None, None) if in_order is None else (in_order[0][part], in_order[1][part])
-
-    def add_up_E(*free: torch.cuda.Event) -> Gradient | None:
-        if E_sink is None:
-            return None
-        terms = (*sorted_keys(slice(in_E)), 0, 0, N, k, B, grad, d if call.concat else 0)
-        return E_sink(Terms(*terms, places.bag, factors, E_rows, free=free))
-
-    def add_up_P(*free: torch.cuda.Event) -> Gradient | None:
-        if P_sink is None or slope is None:
-            return None
-        K = call.num_embeddings
-        terms = (*sorted_keys(slice(in_E, None)), places.base, in_E, N, 1, K, slope)
-        return P_sink(Terms(*terms, 0, None, None, P_rows, free=free))
-
-    wanted = E_sink is not None and factors is None, P_sink is not None, want_weights
-    if places.beside is None:
-        new, slope, of_weights = _slopes(call, grad, places.bag, *wanted)
-        factors = new if factors is None else factors
-        in_order = sort(places)  # perhaps only now
-        return add_up_E(), add_up_P(), of_weights
-    here, beside = torch.cuda.current_stream(grad.device), places.beside
-    free = () if places.free is None else (places.free,)
-    beside.wait_stream(here)
-    _, slope, of_weights = _slopes(call, grad, places.bag, False, *wanted[1:])
-    read = here.record_event()
-    in_order = sort(places)
-    for tensor in (grad, factors):
-        tensor.record_stream(beside)  # type: ignore[union-attr]
-    with torch.cuda.stream(beside):
-        of_E = add_up_E(read, *free)
-    return of_E, add_up_P(*free), of_weights
+    here, side = None, places.side_stream
+    if side is not None:
+        here = torch.cuda.current_stream(grad.device)
+        side.wait_stream(here)
+    want_factors = E_sink is not None and factors is None
+    found = _token_gradients(
+        call, grad, places.token_bags, want_factors, P_sink is not None, want_weights
+    )
+    factors = found.factors if factors is None else factors
+    writable = () if places.writable is None else (places.writable,)
+    E_writable = writable if here is None else (here.record_event(), *writable)
+    in_order = sort(places)  # perhaps only now
+    E_grad = P_grad = None
+    if E_sink is not None:
+        if side is not None:
+            for tensor in (grad, factors):
+                tensor.record_stream(side)  # type: ignore[union-attr]
+        with on_stream(side):
+            E_grad = E_sink(_terms_of_E(call, places, grad, factors, in_order, E_writable))
+    if P_sink is not None and found.P_terms is not None:
+        P_grad = P_sink(_terms_of_P(call, places, found.P_terms, in_order, writable))
+    return E_grad, P_grad, found.weights_grad
 
 
-def _slopes(
-    call: Call, grad: Tensor, bag: Tensor, for_E: bool, for_P: bool, want_weights: bool
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def _terms_of_E(
+    call: Call,
+    places: Places,
+    grad: Tensor,
+    factors: Tensor | None,
+    in_order: tuple[Tensor, Tensor] | None,
+    wait_for: tuple[torch.cuda.Event, ...],
+) -> GradientTerms:
+    B, d = call.weight.shape
+    keys, order = (None, None) if in_order is None else (t[: places.in_E] for t in in_order)
+    return GradientTerms(
+        source=grad,
+        tokens=len(call.keys),
+        rows=B,
+        components=call.num_hashes,
+        component_stride=d if call.concat else 0,
+        token_bags=places.token_bags,
+        factors=factors,
+        keys=keys,
+        order=order,
+        distinct=places.distinct[0],
+        wait_for=wait_for,
+    )
+
+
+def _terms_of_P(
+    call: Call,
+    places: Places,
+    P_terms: Tensor,
+    in_order: tuple[Tensor, Tensor] | None,
+    wait_for: tuple[torch.cuda.Event, ...],
+) -> GradientTerms:
+    keys, order = (None, None) if in_order is None else (t[places.in_E :] for t in in_order)
+    return GradientTerms(
+        source=P_terms,
+        tokens=len(call.keys),
+        rows=call.num_embeddings,
+        keys=keys,
+        order=order,
+        base=places.base,
+        first_term=places.in_E,
+        distinct=places.distinct[1],
+        wait_for=wait_for,
+    )
+
+
+class _TokenGradients(NamedTuple):
+    factors: Tensor | None  # (k, N)
+    P_terms: Tensor | None  # (N, k): the terms of P's gradient
+    weights_grad: Tensor | None  # (N,)
+
+
+def _token_gradients(
+    call: Call, grad: Tensor, token_bags: Tensor, for_E: bool, for_P: bool, want_weights: bool
+) -> _TokenGradients:
     N, k, (B, d) = call.keys.shape[0], call.num_hashes, call.weight.shape
 
     def empty(wanted: bool, *shape: int) -> Tensor | None:
         kind = ACCUMULATION[call.weight.dtype]
         return torch.empty(shape, dtype=kind, device=grad.device) if wanted else None
 
-    factors = empty(for_E, k, N)
-    slope, of_weights = empty(for_P or want_weights, N, k), empty(want_weights, N)
+    out = _TokenGradients(
+        factors=empty(for_E, k, N),
+        P_terms=empty(for_P or want_weights, N, k),
+        weights_grad=empty(want_weights, N),
+    )
     D = min(triton.next_power_of_2(d), _BLOCK)
     T, warps = _tile(D)
     if N and (for_E or for_P or want_weights):
         with device_of(grad):
-            triton_kernels.slopes[(triton.cdiv(N, T),)](
+            triton_kernels.token_gradients[(triton.cdiv(N, T),)](
                 call.keys,
-                bag,
+                token_bags,
                 call.weights,
                 call.weight,
                 call.importance,
                 call.seeds,
                 grad,
-                factors,
-                slope,
-                of_weights,
+                *out,
                 N,
                 call.num_bags,
                 call.num_embeddings,
@@ -170,11 +215,11 @@ def _slopes(
                 D=D,
                 num_warps=warps,
             )
-    return factors, slope, of_weights
+    return out
 
 
 def _counts(call: Call) -> Tensor:
-    """How many tokens of each bag count; (n,)."""
+    """The number of tokens of each bag that count; (n,)."""
     assert call.offsets is not None
     if call.keep is None:
         return call.offsets.diff()
@@ -182,11 +227,11 @@ def _counts(call: Call) -> Tensor:
 
 
 def dense(table: Tensor) -> Sink:
-    """A gradient of the table's size."""
+    """A dense gradient."""
 
-    def sink(terms: Terms) -> Gradient:
+    def sink(terms: GradientTerms) -> Gradient:
         out = torch.zeros_like(table, memory_format=torch.contiguous_format)
-        sum_rows(terms, Rule(STORE, out))
+        sum_rows(terms, Rule(RuleKind.STORE, out))
         return Gradient(None, out)
 
     return sink
@@ -195,7 +240,7 @@ def dense(table: Tensor) -> Sink:
 def compact(table: Tensor) -> Sink:
     """The touched rows, in order, and their gradients; waits for the GPU to count them."""
 
-    def sink(terms: Terms) -> Gradient:
+    def sink(terms: GradientTerms) -> Gradient:
         keys = terms.keys
         assert keys is not None
         begins = torch.ones_like(keys, dtype=torch.bool)
@@ -204,7 +249,7 @@ def compact(table: Tensor) -> Sink:
         slots = begins.cumsum(0) - 1
         rows = keys[begins].to(torch.int64) - terms.base
         out = table.new_empty((len(rows), table.shape[1]))
-        sum_rows(terms, Rule(STORE, out), slots)
+        sum_rows(terms, Rule(RuleKind.STORE, out), slots)
         return Gradient(rows, out)
 
     return sink

@@ -1,7 +1,7 @@
-"""Where the tokens of a call point, and what can be found out about it ahead of the call.
+"""Which rows the tokens of a call read, and what can be found out about them before the call.
 
-The steps of a training know their batches long before their turn. `prepare` sorts the rows that
-several of them read at once: that takes a fraction of the time that one sort for each would.
+A training knows its batches long before their steps. `prepare` sorts the rows that several batches
+read at once, which takes a fraction of the time of one sort for each.
 """
 
 from functools import cache
@@ -11,29 +11,40 @@ import torch
 import triton
 from torch import Tensor
 
+from hashembed.nn.gpu import tiles
 from hashembed.nn.gpu.call import Call
 from hashembed.nn.gpu.kernels import bags as triton_kernels
-from hashembed.nn.gpu.rows import FEW, INTERPRETED, Distinct, device_of, long_from
+from hashembed.nn.gpu.kernels import layout
+from hashembed.nn.gpu.rows import Distinct
+from hashembed.nn.gpu.tiles import INTERPRETED, device_of, most_short_terms
 
 INT32 = 2**31 - 1
-NUMBERS = 6  # that `found` has of each call
-_KEYS = 8 if INTERPRETED else 1024  # of which one program counts the new ones
+CALL_COUNTS: int = layout.CALL_COUNTS.value
+TABLE_COUNTS: int = layout.TABLE_COUNTS.value
+_KEYS = 8 if INTERPRETED else 1024  # keys that a program looks at
+_TOKENS = 32 if INTERPRETED else 256  # tokens that a program locates
+
+
+class PendingSort(NamedTuple):
+    """A sort that runs on a side stream."""
+
+    keys: Tensor
+    order: Tensor
+    done: torch.cuda.Event
 
 
 class Places(NamedTuple):
-    """Where the tokens of a call point: their bags, and the rows of E and P, E's first."""
+    """The bag of each token of a call, and the rows of E and P that it reads, first those of E."""
 
-    bag: Tensor  # (N,)
-    keys: Tensor  # (k N + N,), one after the other for each table that is wanted
+    token_bags: Tensor  # (N,)
+    keys: Tensor  # (k N + N,): the rows of E, then those of P, of the tables that are wanted
     base: int  # subtracted from the keys of P
     in_E: int  # how many keys are of E
-    aside: tuple[Tensor, Tensor, torch.cuda.Event] | None = None  # being sorted, by `sort_aside`
-    room: "Room | None" = None  # sorted already, by `prepare`
-    turn: Tensor | None = None  # which of the calls in that room it is, for the GPU to say
-    # A stream where E's gradient is added up while P's is, for the caller to wait for; and from
-    # when on tables may be changed.
-    beside: torch.cuda.Stream | None = None
-    free: torch.cuda.Event | None = None
+    pending_sort: PendingSort | None = None  # started by `start_sort`
+    buffers: "TermBuffers | None" = None  # filled by `prepare`
+    cursor: Tensor | None = None  # which of the batches in the buffers is read, a number on the GPU
+    side_stream: torch.cuda.Stream | None = None  # adds up E's gradient; the caller waits for it
+    writable: torch.cuda.Event | None = None  # from then on tables may be changed
 
     @property
     def of_E(self) -> Tensor:
@@ -42,82 +53,102 @@ class Places(NamedTuple):
 
     @property
     def of_P(self) -> Tensor:
-        """Rows of P (N,), counted from `base`; base + K where a token does not count."""
+        """Rows of P (N,), plus `base`; base + K where a token does not count."""
         return self.keys[self.in_E :]
 
     @property
     def distinct(self) -> tuple[Distinct, Distinct] | tuple[None, None]:
-        """The rows of E and of P, if the call was prepared."""
-        if self.room is None:
+        """The distinct rows of E and of P, if the call was prepared."""
+        if self.buffers is None:
             return None, None
-        *of_keys, found = self.room[2:]
         E, P = slice(None, self.in_E), slice(self.in_E, None)
-        of_E = Distinct._make([*(tensor[E] for tensor in of_keys), found[:3]])
-        return of_E, Distinct._make([*(tensor[P] for tensor in of_keys), found[3:]])
+        counts = self.buffers.counts
+        return (
+            self.buffers.distinct(E, counts[:TABLE_COUNTS]),
+            self.buffers.distinct(P, counts[TABLE_COUNTS:]),
+        )
 
 
-class Room(NamedTuple):
-    """Where `prepare` puts its results, of one call after the other."""
+class TermBuffers(NamedTuple):
+    """What `prepare` finds out about one or several calls, one call after the other.
 
-    bag: Tensor  # (N,), but as far from one call to the next as all that follow
-    keys: Tensor  # (k N + N,); behind the first call each has all rows before it added
-    # Of each table by itself, P's from k N on, as in `Distinct`:
-    items: Tensor
-    owners: Tensor
+    From `keys` on a call has one entry for each term: those of E, then, from k N on, those of P.
+    `Distinct` explains the arrays that have its names.
+    """
+
+    token_bags: Tensor  # (N,), but calls are as far apart as in the other arrays
+    keys: Tensor  # (k N + N,); those of call c lie c * `span` above those of the first
+    term_ids: Tensor
+    term_bags: Tensor
     slots: Tensor
     rows: Tensor
     starts: Tensor
-    listed: Tensor
-    extents: Tensor
-    found: Tensor  # (NUMBERS,): three of E's rows and of P's
+    short_rows: Tensor
+    short_extents: Tensor
+    counts: Tensor  # (CALL_COUNTS,)
 
-    def part(self, call: int, size: int, N: int) -> "Room":
-        """Of one call with N tokens and `size` keys."""
+    def part(self, call: int, size: int, N: int) -> "TermBuffers":
+        """Those of one call with N tokens and `size` terms."""
         at = slice(call * size, (call + 1) * size)
-        bag, *of_keys, found = self
-        of_call = [bag[at][:N], *(tensor[at] for tensor in of_keys)]
-        return Room._make([*of_call, found[NUMBERS * call : NUMBERS * (call + 1)]])
+        counts = self.counts[CALL_COUNTS * call : CALL_COUNTS * (call + 1)]
+        parts = TermBuffers(*(tensor[at] for tensor in self))
+        return parts._replace(token_bags=parts.token_bags[:N], counts=counts)
+
+    def distinct(self, terms: slice, counts: Tensor) -> Distinct:
+        """What is known about the rows of one table."""
+        arrays = {name: getattr(self, name)[terms] for name in Distinct._fields[:-1]}
+        return Distinct(**arrays, counts=counts)
 
 
-def make_room(call: Call, calls: int = 1, halves: int = 1) -> Room:
-    """For so many calls with the tokens of this one; all of that several times."""
-    kind = _kind(call, True, True, calls)
-    of_one, tokens = keys_of(call, len(call.keys)), len(call.keys)
-    if of_one > INT32:
+def make_term_buffers(call: Call, calls: int = 1, buffers: int = 1) -> TermBuffers:
+    """Buffers for `calls` calls with the tokens of this one, each `buffers` times."""
+    keys = _key_type(call, True, True, calls)
+    terms, tokens = terms_of(call, len(call.keys)), len(call.keys)
+    if terms > INT32:
         raise ValueError(
-            f"a batch may read {INT32:,} rows, found {of_one:,} of {tokens:,} tokens: make batches "
+            f"a batch may read {INT32:,} rows, found {terms:,} of {tokens:,} tokens: make batches "
             "smaller"
         )
-    calls *= halves
-    size = calls * of_one
 
-    def empty(dtype: torch.dtype, n: int = size) -> Tensor:
-        return torch.empty(n, dtype=dtype, device=call.keys.device)
+    def empty(dtype: torch.dtype, size: int = terms) -> Tensor:
+        return torch.empty(buffers * calls * size, dtype=dtype, device=call.keys.device)
 
-    int32, int64 = torch.int32, torch.int64
-    kinds = (int32, kind, int32, int32, int32, int64, int32, int64, int64)
-    return Room._make([*map(empty, kinds), empty(int32, NUMBERS * calls)])
+    return TermBuffers(
+        token_bags=empty(torch.int32),
+        keys=empty(keys),
+        term_ids=empty(torch.int32),
+        term_bags=empty(torch.int32),
+        slots=empty(torch.int32),
+        rows=empty(torch.int64),
+        starts=empty(torch.int32),
+        short_rows=empty(torch.int64),
+        short_extents=empty(torch.int64),
+        counts=empty(torch.int32, CALL_COUNTS),
+    )
 
 
-def keys_of(call: Call, N: int) -> int:
-    """How many rows N tokens read."""
+def terms_of(call: Call, N: int) -> int:
+    """Gradient terms of N tokens, the same number as the rows that they read."""
     return N * (call.num_hashes + (call.importance is not None))
 
 
 def span(call: Call) -> int:
-    """What the keys of one call lie above those of the call before."""
+    """How far the keys of one call lie above those of the call before."""
     B = call.weight.shape[0]
     return B + 1 + (0 if call.importance is None else call.num_embeddings + 1)
 
 
-def prepare(call: Call, room: Room, owners: Tensor | None = None, calls: int = 1) -> None:
-    """Where the tokens of calls point, sorted, and which rows that are: all that needs no table.
+def prepare(
+    call: Call, buffers: TermBuffers, token_bags: Tensor | None = None, calls: int = 1
+) -> None:
+    """Find the rows that tokens read, sort them, list the distinct ones: all that needs no table.
 
-    So it can be done for some steps while others are under way. The calls' keys, offsets and owners
-    (the bags of the tokens, if known) follow each other in `call`, all have as many.
+    So it can run for later steps while earlier ones train. `call` holds the keys and offsets of
+    `calls` calls, one after the other, all of the same size; token_bags: the bags of their tokens,
+    if they are known.
     """
-    keys = _locate(call, room.bag, room.keys, owners, calls)
-    found = room.found[: NUMBERS * calls].zero_()
+    keys = _locate(call, buffers.token_bags, buffers.keys, token_bags, calls)
+    counts = buffers.counts[: CALL_COUNTS * calls].zero_()
     if not len(keys):
         return
     in_order, order = torch.sort(keys, stable=True)
@@ -125,17 +156,21 @@ def prepare(call: Call, room: Room, owners: Tensor | None = None, calls: int = 1
     size, in_E = len(keys) // calls, k * N
     blocks_E = triton.cdiv(in_E, _KEYS)
     blocks = blocks_E + triton.cdiv(size - in_E, _KEYS)
-    counts = torch.empty(calls, blocks, dtype=torch.int32, device=keys.device)
+    new_counts = torch.empty(calls, blocks, dtype=torch.int32, device=keys.device)
     parts, grid = (size, in_E, blocks_E), (blocks, calls)
     with device_of(keys):
-        triton_kernels.count_new[grid](in_order, counts, *parts, blocks, S=_KEYS)
+        triton_kernels.count_new[grid](in_order, new_counts, *parts, blocks, S=_KEYS)
         triton_kernels.distinct_rows[grid](
             in_order,
             order,
+            new_counts,
+            buffers.token_bags,
+            buffers.term_ids,
+            buffers.term_bags,
+            buffers.slots,
+            buffers.rows,
+            buffers.starts,
             counts,
-            room.bag,
-            *room[2:7],
-            found,
             N,
             *parts,
             blocks,
@@ -146,30 +181,32 @@ def prepare(call: Call, room: Room, owners: Tensor | None = None, calls: int = 1
             C=_KEYS,
             num_warps=8,
         )
-        triton_kernels.by_length[grid](
-            *room[5:9],
-            found,
+        triton_kernels.list_short_rows[grid](
+            buffers.rows,
+            buffers.starts,
+            buffers.short_rows,
+            buffers.short_extents,
+            counts,
             *parts,
             call.num_embeddings,
             B,
-            long_from(d),
-            long_from(k),
-            FEW=FEW,
+            most_short_terms(d),
+            most_short_terms(k),
+            FEW=tiles.FEW,
             S=_KEYS,
             num_warps=8,
         )
 
 
-def prepared(call: Call, room: Room, number: int = 0) -> Places:
-    """What `prepare` has found for this one of the calls."""
+def prepared(call: Call, buffers: TermBuffers, number: int = 0) -> Places:
+    """What `prepare` has found for call `number`."""
     N, k = len(call.keys), call.num_hashes
-    size = keys_of(call, N)
-    part, base = room.part(number, size, N), call.weight.shape[0] + 1
-    return Places(part.bag, part.keys, base, k * N, room=part)
+    part, base = buffers.part(number, terms_of(call, N), N), call.weight.shape[0] + 1
+    return Places(part.token_bags, part.keys, base, k * N, buffers=part)
 
 
-def _kind(call: Call, E: bool, P: bool, calls: int = 1) -> torch.dtype:
-    """Of keys that number the rows of both tables."""
+def _key_type(call: Call, E: bool, P: bool, calls: int = 1) -> torch.dtype:
+    """The type of keys that number the rows of both tables."""
     B = call.weight.shape[0]
     P = P and call.importance is not None
     largest = (B + 1 if E else 0) + call.num_embeddings if P else B
@@ -177,40 +214,39 @@ def _kind(call: Call, E: bool, P: bool, calls: int = 1) -> torch.dtype:
 
 
 def locate(call: Call, E: bool, P: bool) -> Places:
-    """Where the tokens point, in the tables that are wanted."""
+    """The rows that tokens read, of the tables that are wanted."""
     N, k, device = len(call.keys), call.num_hashes, call.keys.device
     in_E = k * N if E else 0
-    bag = torch.empty(N, dtype=torch.int32, device=device)
-    keys = torch.empty(in_E + (N if P else 0), dtype=_kind(call, E, P), device=device)
-    _locate(call, bag, keys, E=E, P=P)
-    return Places(bag, keys, call.weight.shape[0] + 1 if E else 0, in_E)
+    token_bags = torch.empty(N, dtype=torch.int32, device=device)
+    keys = torch.empty(in_E + (N if P else 0), dtype=_key_type(call, E, P), device=device)
+    _locate(call, token_bags, keys, E=E, P=P)
+    return Places(token_bags, keys, call.weight.shape[0] + 1 if E else 0, in_E)
 
 
 def _locate(
     call: Call,
-    bag: Tensor,
+    token_bags: Tensor,
     keys: Tensor,
-    owners: Tensor | None = None,
+    known_bags: Tensor | None = None,
     calls: int = 1,
     E: bool = True,
     P: bool = True,
 ) -> Tensor:
-    """Fill `bag` and `keys` -> as many of the keys as there are."""
+    """Fill `token_bags` and `keys` -> the part of `keys` that is filled."""
     call = call.contiguous()
     N, k, B = len(call.keys) // calls, call.num_hashes, call.weight.shape[0]
     P = P and call.importance is not None
     in_E, in_P = k * N if E else 0, N if P else 0
     bags = N if call.offsets is None else len(call.offsets) // calls - 1
-    T = 32 if INTERPRETED else 256
     if N:
         with device_of(keys):
-            triton_kernels.sort_keys[(triton.cdiv(N, T), calls)](
+            triton_kernels.locate_tokens[(triton.cdiv(N, _TOKENS), calls)](
                 call.keys,
                 call.offsets,
-                owners,
+                known_bags,
                 call.keep,
                 call.seeds,
-                bag,
+                token_bags,
                 keys if E else None,
                 keys[in_E:] if P else None,
                 N,
@@ -224,30 +260,30 @@ def _locate(
                 k=k,
                 INDEXING=call.indexing,
                 MIX=call.mix,
-                T=T,
+                T=_TOKENS,
             )
     return keys[: calls * (in_E + in_P)]
 
 
-def sort_aside(places: Places) -> Places:
-    """Begin to sort, on a stream of its own, while the forward pass runs."""
+def start_sort(places: Places) -> Places:
+    """Start to sort on a side stream, while the forward pass runs."""
     here = torch.cuda.current_stream(places.keys.device)
-    aside = _side_stream(here)
-    aside.wait_stream(here)
-    with torch.cuda.stream(aside):
+    side = _side_stream(here)
+    side.wait_stream(here)
+    with torch.cuda.stream(side):
         keys, order = torch.sort(places.keys, stable=True)
-        done = aside.record_event()
-    places.keys.record_stream(aside)
-    return places._replace(aside=(keys, order, done))
+        done = side.record_event()
+    places.keys.record_stream(side)
+    return places._replace(pending_sort=PendingSort(keys, order, done))
 
 
 def sort(places: Places) -> tuple[Tensor, Tensor] | None:
-    """The sorted keys, and which was where; None if more is known already."""
-    if places.room is not None:
+    """The sorted keys and their order; None if the call was prepared."""
+    if places.buffers is not None:
         return None
-    if places.aside is None:
+    if places.pending_sort is None:
         return torch.sort(places.keys, stable=True)
-    keys, order, done = places.aside
+    keys, order, done = places.pending_sort
     here = torch.cuda.current_stream(keys.device)
     here.wait_event(done)
     keys.record_stream(here)
@@ -257,5 +293,5 @@ def sort(places: Places) -> tuple[Tensor, Tensor] | None:
 
 @cache
 def _side_stream(here: torch.cuda.Stream) -> torch.cuda.Stream:
-    """One beside each stream."""
+    """One for each stream."""
     return torch.cuda.Stream(here.device)  # type: ignore[no-untyped-call]

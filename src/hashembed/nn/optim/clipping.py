@@ -1,8 +1,8 @@
-"""Gradient clipping where some gradients are sparse, by us and by whoever calls PyTorch's.
+"""Gradient clipping where some gradients are sparse: a function of ours, and support for PyTorch's.
 
 `torch.nn.utils.clip_grad_norm_`, and so Hugging Face's `Trainer`, Lightning and Accelerate, take
-the norm of each gradient by an operator that PyTorch has for dense tensors only; `clip_grad_value_`
-needs another. Here they get one for sparse tensors each; all else that clipping needs is there.
+the norm of each gradient with an operator that PyTorch has for dense tensors only;
+`clip_grad_value_` needs other such operators. This module registers them for sparse tensors.
 """
 
 import math
@@ -13,7 +13,7 @@ from types import GeneratorType
 import torch
 from torch import Tensor
 
-from hashembed.nn.optim.base import coalesced
+from hashembed.nn.optim.tables import coalesced
 from hashembed.nn.owners import owner_of
 
 _library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
@@ -38,8 +38,8 @@ def clip_grad_norm_(
         owner = owner_of(p)
         if p.grad is None and owner is not None and owner.has_updated_in_backward(p):
             raise ValueError(
-                "in_backward=True has updated a table by its gradient already, which therefore "
-                "cannot be clipped: use in_backward=False, or leave the tables out"
+                "in_backward=True has already updated a table by its gradient, so it cannot be "
+                "clipped any more: use in_backward=False, or leave the tables out"
             )
         if p.grad is not None and p.grad.is_sparse:
             p.grad = coalesced(p.grad)
@@ -84,7 +84,7 @@ def _clamp_sparse_(x: Tensor, least: float | None = None, most: float | None = N
     return x if found is x else x.copy_(found)
 
 
-# Each of them, unless PyTorch has it by now.
+# Register each of them, unless this PyTorch has it.
 for _key in ("SparseCPU", "SparseCUDA"):
     for _name, _function in (
         ("linalg_vector_norm", _norm_of_sparse),

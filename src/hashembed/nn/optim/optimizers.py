@@ -5,22 +5,22 @@
     optimizer.step()        # updates these rows; all other parameters as torch.optim does
     optimizer.zero_grad()
 
-A step never does work of the size of a table, and the result is bitwise the same for any number of
-threads, and on a GPU from run to run. Creating the optimizer is all it takes: for as long as it
-lives, and nobody else steps on them, hash layers on the CPU or, with Triton, on a CUDA GPU give its
-parameters sparse gradients. Everything else (dense layers, layers inside of `torch.func`) has dense
+The work of a step does not depend on the size of a table. Results are bit-identical for any number
+of threads, and on a GPU from run to run. Creating the optimizer is enough: while it lives, and no
+other optimizer steps on its parameters, hash layers on the CPU or, with Triton, on a CUDA GPU give
+them sparse gradients. Everything else (dense layers, layers inside `torch.func`) has dense
 gradients and is updated by the ordinary dense rule.
 
-With `in_backward=True` the backward pass of a hash layer on a GPU adds up and applies the gradients
-of its tables at once: they are never stored, nothing waits for the GPU, and the whole step can be
-captured in a CUDA graph (then give `lr` as a tensor on the GPU to change it). Their `grad` stays
-None; so there is one backward pass a step, without GradScaler and without clipping of these
-gradients. `step()` updates all other parameters. On the CPU it changes nothing.
+With `in_backward=True` the backward pass of a hash layer on a GPU applies the gradients of its
+tables at once: they are never stored, nothing waits for the GPU, and a CUDA graph can capture the
+whole step (then give `lr` as a tensor on the GPU to change it). Their `grad` stays None, so there
+is one backward pass for each step, without GradScaler and without clipping of these gradients.
+`step()` updates all other parameters. On the CPU it changes nothing.
 """
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -28,17 +28,20 @@ from torch import Tensor
 from hashembed.nn.cpu import row_kernels
 from hashembed.nn.cpu.launch import as_array, run_kernel
 from hashembed.nn.ops.dispatch import HAS_TRITON
-from hashembed.nn.optim.base import Group, RowOptimizer, State, log2, memory, state_dtype, subtract
+from hashembed.nn.optim.base import RowOptimizer
+from hashembed.nn.optim.history import Step, log2
+from hashembed.nn.optim.tables import Group, State, memory, state_dtype, subtract
 
-if HAS_TRITON:
+if HAS_TRITON or TYPE_CHECKING:
     from hashembed.nn.gpu import rows as cuda_rows
 
 
 class RowSGD(RowOptimizer):
     """`torch.optim.SGD` on touched rows only. The results are the same.
 
-    With momentum a row moves in every step, gradient or not. It catches up when a hash layer is
-    about to read it, as under `RowAdam`, but exactly; momentum decayed by 1e10 is dropped.
+    With momentum a row moves in every step, even without a gradient. It catches up when a hash
+    layer is about to read it, as under `RowAdam`, but exactly; momentum that decayed by a factor of
+    1e10 is dropped.
 
     Args:
         params: parameters or parameter groups.
@@ -75,23 +78,18 @@ class RowSGD(RowOptimizer):
         super().__init__(params, defaults)
 
     def __setstate__(self, state: Group) -> None:
-        """States saved before there was momentum have none."""
+        """Old states have no momentum."""
         for group in state["param_groups"]:
             group.setdefault("momentum", 0.0)
             group.setdefault("nesterov", False)
         super().__setstate__(state)
 
     def _has_momentum(self, state: State, group: Group) -> bool:
-        """Whether there is one now, or was one before: a schedule may change it."""
+        """Whether it is on now, or was before: a schedule may change it."""
         return group["momentum"] > 0 or "records" in state or "momentum_buffer" in state
 
-    def _make_buffer(self, p: Tensor, state: State) -> None:
-        if "records" not in state:
-            state["step"] = int(state.get("step", 0))
-            self._make_records(p, state, 0.0)
-
     def _factors(self, group: Group) -> tuple[float, float, float]:
-        """The momentum, and what is subtracted: a m + c g -> mu, a, c."""
+        """mu, a, c of m = mu m + g, p -= a m + c g."""
         rate, mu = float(group["lr"]), float(group["momentum"])
         return (mu, rate * mu, rate) if group["nesterov"] else (mu, rate, 0.0)
 
@@ -103,15 +101,17 @@ class RowSGD(RowOptimizer):
             rate = torch.tensor([float(group["lr"])], dtype=state_dtype(p))
             run_kernel(row_kernels.sgd, values.numel(), memory(p), *gradient, rate.numpy())
             return
-        self._make_buffer(p, state)
-        t, arrays = self._begin_lazy_step(p, state, group)
+        if "records" not in state:
+            state["step"] = int(state.get("step", 0))
+            self._make_records(p, state, 0.0)
+        t, table = self._begin_lazy_step(p, state, group)
         numbers = (t, self._factors(group))
-        run_kernel(row_kernels.momentum, 2 * values.numel(), *arrays, *gradient, *numbers)
-        self._remember(state, group)
+        run_kernel(row_kernels.momentum, 2 * values.numel(), *table, *gradient, *numbers)
+        self._end_lazy_step(state, group)
 
-    def _remember(self, state: State, group: Group) -> None:
+    def _history_step(self, state: State, group: Group) -> Step:
         mu, of_m, _ = self._factors(group)
-        self._add_to_history(state, (log2(mu), 0.0, 0.0), of_m)
+        return Step(log2(mu), 0.0, 0.0, of_m)
 
     def _update_all(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         if not self._has_momentum(state, group):
@@ -130,12 +130,12 @@ class RowSGD(RowOptimizer):
 
     def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
         if not self._has_momentum(state, group):
-            return cuda_rows.Rule(cuda_rows.SGD, p, None, state["numbers"], state["step"])
+            return cuda_rows.Rule(cuda_rows.RuleKind.SGD, p, None, state["numbers"], state["step"])
         if "records" not in state:
             self._make_records(p, state, 0.0)
         of_rows = (state["records"], state["numbers"], state["step"])
         return cuda_rows.Rule(
-            cuda_rows.MOMENTUM, p, *of_rows, self._history_on_gpu(p, state, group)
+            cuda_rows.RuleKind.MOMENTUM, p, *of_rows, self._history_on_gpu(state, group)
         )
 
     def _gpu_numbers(self, group: Group) -> "cuda_rows.Numbers":
@@ -150,8 +150,8 @@ class RowAdagrad(RowOptimizer):
         params: parameters or parameter groups.
         lr: the learning rate.
         eps: added to the root of the accumulated squares.
-        rowwise: keep one accumulator a row, of the mean square of its gradient, instead of one a
-            number: less memory, and less to read and write. For sparse gradients only.
+        rowwise: keep one accumulator for each row, of the mean square of its gradient, instead of
+            one for each weight: less memory and less traffic. For sparse gradients only.
         weight_decay: for dense gradients only.
         in_backward: update the tables of hash layers in the backward pass, on a GPU.
     """
@@ -198,12 +198,12 @@ class RowAdagrad(RowOptimizer):
 
     def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
         rowwise = state["sum"].shape != p.shape
-        number = cuda_rows.ADAGRAD_ROWWISE if rowwise else cuda_rows.ADAGRAD
+        number = cuda_rows.RuleKind.ADAGRAD_ROWWISE if rowwise else cuda_rows.RuleKind.ADAGRAD
         return cuda_rows.Rule(number, p, state["sum"], state["numbers"], state["step"])
 
 
 class RowAdam(RowOptimizer):
-    """`torch.optim.Adam` on touched rows only, with the steps that a row skipped made up for.
+    """`torch.optim.Adam` on touched rows only; a row makes up for the steps that it skipped.
 
     Under Adam a row whose gradient is zero still moves, by its momentum. A row with moments m and v
     after step s that is next needed at step t would have moved by
@@ -212,16 +212,16 @@ class RowAdam(RowOptimizer):
         c_u = lr_u sqrt(1 - beta2^u) / (1 - beta1^u)
 
     where M_u and V_u are the products of all beta1 and beta2 from step s + 1 to u, and its moments
-    decayed to M m and V v. The sum is the same for all rows last updated at step s, so one number
-    for each past step is kept, with the learning rates and betas of the time. The only
-    approximations: eps is taken to shrink along with sqrt(v), from eps' = eps sqrt(1 - beta2^(s+1))
-    on, and momentum decayed by 1e10 is dropped.
+    would have decayed to M m and V v. The sum is the same for all rows last updated at step s, so
+    one number for each past step is enough, with the learning rates and betas of that time. There
+    are two approximations: eps shrinks along with sqrt(v), from eps' = eps sqrt(1 - beta2^(s+1))
+    on, and momentum that decayed by a factor of 1e10 is dropped.
 
-    A row catches up when a hash layer is about to read it, in training and in evaluation alike, so
-    whatever passes through the layers is as under dense Adam. Saving (`state_dict` of a model or of
-    the optimizer), copying and pickling let all rows catch up. Reading `weight` or `importance`
-    themselves needs a `flush()` first, or rows are seen as they were when last used. A table that
-    others write to counts as it was written: see `docs/guides/optimizers.md`.
+    A row catches up when a hash layer is about to read it, in training and in evaluation, so the
+    outputs of the layers are those of dense Adam. Saving (`state_dict` of a model or of the
+    optimizer), copying and pickling apply all pending updates. Call `flush()` before you read
+    `weight` or `importance` directly; otherwise you see rows as they were when last used. If others
+    write to a table, what they wrote counts: see `docs/guides/optimizers.md`.
 
     Args:
         params: parameters or parameter groups.
@@ -265,7 +265,7 @@ class RowAdam(RowOptimizer):
         return float(group["eps"]) * math.sqrt(1 - float(beta2) ** (int(state["step"]) + 1))
 
     def _kept(self, group: Group) -> float:
-        """What weight decay leaves of a weight of a table in this step."""
+        """The factor that decoupled weight decay multiplies a weight by in this step."""
         return 1.0
 
     def _update_rows(
@@ -275,25 +275,25 @@ class RowAdam(RowOptimizer):
         if "records" not in state:
             self._make_records(p, state, self._next_epsilon(state, group))
         kept = self._kept(group)
-        t, arrays = self._begin_lazy_step(p, state, group)
+        t, table = self._begin_lazy_step(p, state, group)
         size, root = float(group["lr"]) / (1 - beta1**t), 1 / math.sqrt(1 - beta2**t)
         numbers = (beta1, 1 - beta1, beta2, 1 - beta2, size, root, float(group["eps"]), kept)
         gradient = (rows.numpy(), as_array(values))
-        run_kernel(row_kernels.adam, 4 * values.numel(), *arrays, *gradient, t, numbers)
-        self._remember(state, group)
+        run_kernel(row_kernels.adam, 4 * values.numel(), *table, *gradient, t, numbers)
+        self._end_lazy_step(state, group)
 
-    def _remember(self, state: State, group: Group) -> None:
+    def _history_step(self, state: State, group: Group) -> Step:
         (beta1, beta2), t = map(float, group["betas"]), int(state["step"])
-        term = float(group["lr"]) * math.sqrt(1 - beta2**t) / (1 - beta1**t)
+        move = float(group["lr"]) * math.sqrt(1 - beta2**t) / (1 - beta1**t)
         logs = (log2(beta1), log2(beta2), log2(self._kept(group)))
-        self._add_to_history(state, logs, term, self._next_epsilon(state, group))
+        return Step(*logs, move, self._next_epsilon(state, group))
 
     def _gpu_rule(self, p: Tensor, state: State, group: Group) -> "cuda_rows.Rule":
         if "records" not in state:
             self._make_records(p, state, self._next_epsilon(state, group))
-        number = cuda_rows.ADAMW if self._decouples_decay else cuda_rows.ADAM
+        number = cuda_rows.RuleKind.ADAMW if self._decouples_decay else cuda_rows.RuleKind.ADAM
         of_rows = (state["records"], state["numbers"], state["step"])
-        return cuda_rows.Rule(number, p, *of_rows, self._history_on_gpu(p, state, group))
+        return cuda_rows.Rule(number, p, *of_rows, self._history_on_gpu(state, group))
 
     def _gpu_numbers(self, group: Group) -> "cuda_rows.Numbers":
         log_beta1, log_beta2 = map(log2, _checked_betas(group["betas"]))
@@ -318,9 +318,9 @@ class RowAdam(RowOptimizer):
 class RowAdamW(RowAdam):
     """`torch.optim.AdamW` on touched rows only: `RowAdam` with weight decay that works on tables.
 
-    Every step multiplies every row by 1 - lr weight_decay, touched or not, as dense AdamW does; a
-    row catches up with that, too, when it is needed. Rows that no batch ever touches decay all the
-    same. Arguments as in `RowAdam`, but `weight_decay` is 0.01 unless you say otherwise.
+    Every step multiplies every row by 1 - lr weight_decay, touched or not, as dense AdamW does.
+    Rows catch up with that, too, when they are needed; rows that no batch ever touches decay all
+    the same. Arguments as in `RowAdam`, but `weight_decay` is 0.01 by default.
     """
 
     _decouples_decay = True

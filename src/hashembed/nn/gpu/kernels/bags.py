@@ -1,17 +1,39 @@
 """Triton kernels of the layers: forward, and what the backward pass starts from.
 
-The paper's letters: E (B, d), P (K, k); N tokens, T of them in a tile, D columns at a time. Sums
-are taken in ACC. An option that is absent is None; the compiler leaves out what hangs on it.
+The paper's letters: E (B, d), P (K, k); N tokens, T of them in a tile, D columns at a time. ACC is
+the type of sums. An option that is absent is None; the compiler leaves out the code for it.
 
-`sort_keys` and `slopes` prepare the gradients; `nn/gpu/kernels/sums.py` adds them up row by row,
-and where rows are known ahead `nn/gpu/kernels/terms.py`.
+`locate_tokens` and `token_gradients` prepare the gradients of rows. `nn/gpu/kernels/sums.py` adds
+them up, or `nn/gpu/kernels/terms.py` if `count_new`, `distinct_rows` and `list_short_rows` have
+located the terms of each row in advance.
 """
+
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from hashembed.nn.gpu.kernels.hash import IDENTITY, bucket_of, lanes, row_of
+from hashembed.nn.gpu.kernels.layout import (
+    FEW_TERMS,
+    ROWS,
+    SEVERAL_TERMS,
+    pack_extent,
+    table_counts,
+)
 from hashembed.nn.gpu.kernels.rules import product
+
+
+class LayerTensors(NamedTuple):
+    """What a layer reads, and `factors` (k, N), which it may write."""
+
+    keep: Tensor | None  # (N,)
+    weights: Tensor | None  # (N,)
+    E: Tensor
+    P: Tensor | None
+    seeds: Tensor  # (k + 1,)
+    factors: Tensor | None  # what each component of a token is multiplied by
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -29,7 +51,7 @@ def token_sum(
     key,
     cols,
     first,
-    given,
+    layer,
     N,
     K,
     B,
@@ -42,15 +64,14 @@ def token_sum(
 ):
     """Columns of the vectors (T, D) of tokens t with these keys; with CONCAT of component `first`.
 
-    Also returns which tokens are kept, their rows and their weights. What a component is multiplied
-    with goes to factors (k, N), if there are: the last of what is given.
+    Also returns which tokens are kept, their rows and their weights.
     """
-    keep, weights, E, P, seeds, factors = given
+    keep, weights, E, P, seeds, factors = layer
     if keep is not None:
         live &= tl.load(keep + t, mask=live, other=0) != 0
     a, b = lanes(key, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
-    if INDEXING >= IDENTITY:  # the layers refuse such ids; here they only must not do harm
+    if INDEXING >= IDENTITY:  # layers refuse other ids; here they must do no harm
         live &= (row >= 0) & (row < K)
     scale = tl.full(t.shape, 1, ACC)
     if weights is not None:
@@ -104,7 +125,7 @@ def bag_forward(
     first = part // blocks if CONCAT else 0  # the component
     cols = part % blocks * D + tl.arange(0, D)
     places = tl.arange(0, KP)
-    given = (keep, weights, E, P, seeds, factors)
+    layer = LayerTensors(keep, weights, E, P, seeds, factors)
     begin = tl.maximum(tl.load(offsets + bag), 0)
     end = tl.minimum(tl.load(offsets + bag + 1), N)
     total = tl.zeros([T, D], ACC)
@@ -115,9 +136,9 @@ def bag_forward(
     for at in range(begin, end, T):
         t = at + tl.arange(0, T)
         key = following
-        following = tl.load(keys + T + t, mask=t + T < end, other=0)  # while these rows come
+        following = tl.load(keys + T + t, mask=t + T < end, other=0)  # prefetched
         vectors, live, row, scale = token_sum(
-            t, t < end, key, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
+            t, t < end, key, cols, first, layer, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
         )
         total += vectors
         if MEAN:
@@ -170,10 +191,10 @@ def token_forward(
     part = tl.program_id(1)
     first = part // blocks if CONCAT else 0
     cols = part % blocks * D + tl.arange(0, D)
-    given = (keep, weights, E, P, seeds, None)
+    layer = LayerTensors(keep, weights, E, P, seeds, None)
     key = tl.load(keys + t, mask=t < N, other=0)
     vectors, live, row, scale = token_sum(
-        t, t < N, key, cols, first, given, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
+        t, t < N, key, cols, first, layer, N, K, B, d, k, INDEXING, MIX, CONCAT, ACC
     )
     kind = out.dtype.element_ty
     place = out + t[:, None] * width
@@ -190,13 +211,13 @@ def token_forward(
 
 
 @triton.jit(do_not_specialize=["N", "bags", "steps", "K", "B", "base", "stride", "span"])
-def sort_keys(
+def locate_tokens(
     keys,
     offsets,
-    owners,
+    known_bags,
     keep,
     seeds,
-    bag,
+    token_bags,
     E_keys,
     P_keys,
     N,
@@ -212,20 +233,20 @@ def sort_keys(
     MIX: tl.constexpr,
     T: tl.constexpr,
 ):
-    """Which bag a token lies in (N,), which rows of E (k, N) and of P (N,) it reads.
+    """The bag of each token (N,), and the rows of E (k, N) and of P (N,) that it reads.
 
-    A token that does not count has bag `bags`, and row B or K. Rows of P are counted from `base`.
-    Bags that are known already are `owners` (N,), as far as the last of them goes. Of several
-    calls, each with as many tokens and bags, one's results lie `stride` behind the other's, and its
-    rows are counted from `span` further on.
+    A token that does not count gets bag `bags` and row B or K. Row r of P is written as base + r.
+    `known_bags` (N,) are the bags if they are known; those of tokens behind the last bag are not
+    read. Calls have the same number of tokens and bags. The results of call c begin at c * stride,
+    and c * span is added to its rows, so that one sort keeps the calls apart.
     """
     call = tl.program_id(1).to(tl.int64)
     keys += call * N
-    bag += call * stride
+    token_bags += call * stride
     if offsets is not None:
         offsets += call * (bags + 1)
-    if owners is not None:
-        owners += call * N
+    if known_bags is not None:
+        known_bags += call * N
     if keep is not None:
         keep += call * N
     t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
@@ -233,27 +254,27 @@ def sort_keys(
     live = inside
     if keep is not None:
         live &= tl.load(keep + t, mask=live, other=0) != 0
-    owner = t
-    if owners is not None:
+    bag = t
+    if known_bags is not None:
         live &= t < tl.load(offsets + bags)
-        owner = tl.load(owners + t, mask=live, other=0).to(tl.int64)
+        bag = tl.load(known_bags + t, mask=live, other=0).to(tl.int64)
     elif offsets is not None:  # the number of bags that end at or before a token
-        owner = tl.zeros_like(t)
-        high = owner + bags
+        bag = tl.zeros_like(t)
+        high = bag + bags
         for _ in range(steps):
-            middle = (owner + high) // 2
-            searching = owner < high
+            middle = (bag + high) // 2
+            searching = bag < high
             edge = tl.load(offsets + 1 + middle, mask=searching, other=0)
             right = searching & (edge <= t)
-            owner = tl.where(right, middle + 1, owner)
+            bag = tl.where(right, middle + 1, bag)
             high = tl.where(searching & (edge > t), middle, high)
-        live &= owner < bags
+        live &= bag < bags
     key = tl.load(keys + t, mask=live, other=0)
     a, b = lanes(key, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
     if INDEXING >= IDENTITY:
         live &= (row >= 0) & (row < K)
-    tl.store(bag + t, tl.where(live, owner, bags).to(bag.dtype.element_ty), mask=inside)
+    tl.store(token_bags + t, tl.where(live, bag, bags).to(token_bags.dtype.element_ty), mask=inside)
     if P_keys is not None:
         found = call * span + base + tl.where(live, row, K)
         tl.store(P_keys + call * stride + t, found.to(P_keys.dtype.element_ty), mask=inside)
@@ -267,9 +288,8 @@ def sort_keys(
 
 @triton.jit
 def new_keys(block, keys, M, in_E, blocks_E, S: tl.constexpr):
-    """Places x (S,) of a block of sorted keys, the keys, and which are the first of their kind.
-
-    The first in_E keys are E's, in so many blocks; the rest P's. Also where the table's keys begin.
+    """Positions x (S,) in a block of sorted keys, the keys, whether each is the first of its row,
+    and where the keys of the table begin. The first in_E keys, in blocks_E blocks, are those of E.
     """
     of_P = block >= blocks_E
     first = tl.where(of_P, in_E, 0)
@@ -282,7 +302,7 @@ def new_keys(block, keys, M, in_E, blocks_E, S: tl.constexpr):
 
 @triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "blocks"])
 def count_new(keys, counts, M, in_E, blocks_E, blocks, S: tl.constexpr):
-    """How many keys of each block are new; M keys of each call."""
+    """Count the keys of each block that are the first of their row; M keys for each call."""
     block = tl.program_id(0).to(tl.int64)
     call = tl.program_id(1).to(tl.int64)
     _, _, new, _ = new_keys(block, keys + call * M, M, in_E, blocks_E, S)
@@ -293,14 +313,14 @@ def count_new(keys, counts, M, in_E, blocks_E, blocks, S: tl.constexpr):
 def distinct_rows(
     keys,
     order,
-    counts,
-    bag,
-    items,
-    owners,
+    new_counts,
+    token_bags,
+    term_ids,
+    term_bags,
     slots,
     rows,
     starts,
-    found,
+    counts,
     N,
     M,
     in_E,
@@ -312,31 +332,30 @@ def distinct_rows(
     S: tl.constexpr,
     C: tl.constexpr,
 ):
-    """Of sorted keys: items (M,), where they were among those of their table, owners (M,), the bags
-    of their tokens, and slots (M,), which of the distinct rows of their table they are.
+    """From sorted keys (M,) of each call: for each term its number among the terms of its table
+    (`term_ids`), the bag of its token (`term_bags`), and the slot of its row (`slots`).
 
-    These rows go to `rows`, E's from 0 on, P's from in_E on; and where their keys start, counted
-    from the first of the table, to `starts`. How many there are: found (2, 3), of which `by_length`
-    fills the rest. All that of each call.
+    For each slot: the row, and where its terms start, counted from the first of the table. Slots of
+    E begin at 0, those of P at in_E. The number of rows goes to `counts`.
     """
     call = tl.program_id(1).to(tl.int64)
-    counts += call * blocks
+    new_counts += call * blocks
     before = call * M
     block = tl.program_id(0).to(tl.int64)
     of_P = block >= blocks_E
     x, key, new, first = new_keys(block, keys + before, M, in_E, blocks_E, S)
     inside = key >= 0
-    item = tl.load(order + before + x, mask=inside, other=0) - before - first
-    t = item
+    term = tl.load(order + before + x, mask=inside, other=0) - before - first
+    t = term
     for _ in tl.static_range(1, k):
         t = tl.where(t >= N, t - N, t)
-    owner = tl.load(bag + before + t, mask=inside, other=0)
-    tl.store(items + before + x, item.to(tl.int32), mask=inside)
-    tl.store(owners + before + x, owner, mask=inside)
+    bag = tl.load(token_bags + before + t, mask=inside, other=0)
+    tl.store(term_ids + before + x, term.to(tl.int32), mask=inside)
+    tl.store(term_bags + before + x, bag, mask=inside)
     earlier = tl.zeros([C], tl.int32)
     for at in range(tl.where(of_P, blocks_E, 0), block, C):
         j = at + tl.arange(0, C)
-        earlier += tl.load(counts + j, mask=j < block, other=0)
+        earlier += tl.load(new_counts + j, mask=j < block, other=0)
     counted = tl.sum(earlier, axis=0) + tl.cumsum(new.to(tl.int32), axis=0)
     slot = counted - 1
     tl.store(slots + before + x, slot, mask=inside)
@@ -344,17 +363,17 @@ def distinct_rows(
     tl.store(rows + before + first + slot, row, mask=new)
     tl.store(starts + before + first + slot, (x - first).to(tl.int32), mask=new)
     if (block == blocks_E - 1) | (block == blocks - 1):
-        place = found + (call * 2 + of_P.to(tl.int32)) * 3
+        place = table_counts(counts, call, of_P) + ROWS
         tl.store(place, tl.max(counted, axis=0))
 
 
 @triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "K", "B", "L_E", "L_P"])
-def by_length(
+def list_short_rows(
     rows,
     starts,
-    listed,
-    extents,
-    found,
+    short_rows,
+    short_extents,
+    counts,
     M,
     in_E,
     blocks_E,
@@ -365,20 +384,20 @@ def by_length(
     FEW: tl.constexpr,
     S: tl.constexpr,
 ):
-    """The distinct rows of each table with at most FEW keys, from the beginning of the table's part
-    of `listed` (M,) on, and those with more, but at most L, from its end on downwards.
+    """List the short rows of each table, those with at most L terms, with their extents.
 
-    How many there are goes to found (2, 3), behind the number of all. In extents (M,): 256 times
-    where their keys start, plus how many there are. Rows that no token counts for are left out. In
-    which order they come is left to chance: each is updated by itself.
+    Rows with at most FEW terms fill the table's part of `short_rows` (M,) from its beginning, rows
+    with more from its end downwards. Their numbers go to `counts`. Rows that no counting token
+    reads are left out. The order is not deterministic; it does not matter, because each row is
+    updated on its own.
     """
     call = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0).to(tl.int64)
     of_P = block >= blocks_E
     first = call * M + tl.where(of_P, in_E, 0)
     size = tl.where(of_P, M - in_E, in_E)
-    found += (call * 2 + of_P.to(tl.int32)) * 3
-    n = tl.load(found)
+    counts = table_counts(counts, call, of_P)
+    n = tl.load(counts + ROWS)
     begin = (block - tl.where(of_P, blocks_E, 0)) * S
     if begin >= n:
         return
@@ -388,29 +407,32 @@ def by_length(
     end = tl.load(starts + first + slot + 1, mask=slot + 1 < n, other=0).to(tl.int64)
     length = tl.where(slot + 1 < n, end, size) - start
     row = tl.load(rows + first + slot, mask=inside, other=0)
-    counts = inside & (row < tl.where(of_P, K, B)) & (length <= tl.where(of_P, L_P, L_E))
-    short = counts & (length <= FEW)
-    more = counts & (length > FEW)
-    shorts = tl.atomic_add(found + 1, tl.sum(short.to(tl.int32), axis=0), sem="relaxed")
-    mores = tl.atomic_add(found + 2, tl.sum(more.to(tl.int32), axis=0), sem="relaxed")
-    at = tl.where(short, shorts + tl.cumsum(short.to(tl.int32), axis=0) - 1, 0)
-    at = tl.where(more, size - mores - tl.cumsum(more.to(tl.int32), axis=0), at)
-    tl.store(listed + first + at, row, mask=counts)
-    tl.store(extents + first + at, start * 256 + length, mask=counts)
+    is_short = inside & (row < tl.where(of_P, K, B)) & (length <= tl.where(of_P, L_P, L_E))
+    few = is_short & (length <= FEW)
+    several = is_short & (length > FEW)
+    few_before = tl.atomic_add(counts + FEW_TERMS, tl.sum(few.to(tl.int32), axis=0), sem="relaxed")
+    several_before = tl.atomic_add(
+        counts + SEVERAL_TERMS, tl.sum(several.to(tl.int32), axis=0), sem="relaxed"
+    )
+    at = tl.where(few, few_before + tl.cumsum(few.to(tl.int32), axis=0) - 1, 0)
+    from_end = size - several_before - tl.cumsum(several.to(tl.int32), axis=0)
+    at = tl.where(several, from_end, at)
+    tl.store(short_rows + first + at, row, mask=is_short)
+    tl.store(short_extents + first + at, pack_extent(start, length), mask=is_short)
 
 
 @triton.jit(do_not_specialize=["N", "bags", "K", "B"])
-def slopes(
+def token_gradients(
     keys,
-    bag,
+    token_bags,
     weights,
     E,
     P,
     seeds,
     grad,
     factors,
-    slope,
-    of_weights,
+    P_terms,
+    weights_grad,
     N,
     bags,
     K,
@@ -426,22 +448,22 @@ def slopes(
     D: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """For each token t of bag j, with s its weight:
+    """Factors and gradients of each token t of bag j, with weight s:
 
-    factors[i, t] = s P[row, i]; slope[t, i] = s (E[bucket_i] . grad[j] + what is appended);
-    of_weights[t] = sum_i P[row, i] slope[t, i] / s.
+    factors[i, t] = s P[row, i]; P_terms[t, i] = s (E[bucket_i] . grad[j] + grad of what is
+    appended); weights_grad[t] = sum_i P[row, i] P_terms[t, i] / s.
     """
     t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
     inside = t < N
-    owner = tl.load(bag + t, mask=inside, other=0).to(tl.int64)
-    live = inside & (owner < bags)
+    bag = tl.load(token_bags + t, mask=inside, other=0).to(tl.int64)
+    live = inside & (bag < bags)
     key = tl.load(keys + t, mask=live, other=0)
     a, b = lanes(key, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
     scale = tl.full([T], 1, ACC)
     if weights is not None:
         scale = tl.load(weights + t, mask=live, other=0)
-    of_weight = tl.zeros([T], ACC)
+    weight_grad = tl.zeros([T], ACC)
     for i in tl.static_range(k):
         p = tl.full([T], 1, ACC)
         if P is not None:
@@ -449,20 +471,20 @@ def slopes(
         if factors is not None:
             value = tl.where(live, p * scale, 0)
             tl.store(factors + tl.cast(N, tl.int64) * i + t, value, mask=inside)
-        if slope is not None:
+        if P_terms is not None:
             bucket = bucket_of(i, row, a, b, seeds, B, INDEXING)
             dot = tl.zeros([T], ACC)
             for at in tl.static_range(0, d, D):
                 cols = at + tl.arange(0, D)
                 mask = live[:, None] & (cols < d)[None, :]
                 e = tl.load(E + bucket[:, None] * d + cols[None, :], mask=mask, other=0)
-                place = owner[:, None] * width + (i * d if CONCAT else 0) + cols[None, :]
+                place = bag[:, None] * width + (i * d if CONCAT else 0) + cols[None, :]
                 g = tl.load(grad + place, mask=mask, other=0)
                 dot += tl.sum(product(e.to(ACC), g.to(ACC)), axis=1)
             if APPEND:
-                place = owner * width + width - k + i
+                place = bag * width + width - k + i
                 dot += tl.load(grad + place, mask=live, other=0).to(ACC)
-            tl.store(slope + t * k + i, dot * scale, mask=inside)
-            of_weight += p * dot
-    if of_weights is not None:
-        tl.store(of_weights + t, tl.where(live, of_weight, 0), mask=inside)
+            tl.store(P_terms + t * k + i, dot * scale, mask=inside)
+            weight_grad += p * dot
+    if weights_grad is not None:
+        tl.store(weights_grad + t, tl.where(live, weight_grad, 0), mask=inside)

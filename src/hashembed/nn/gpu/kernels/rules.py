@@ -1,44 +1,62 @@
 """Triton kernels that update rows by their gradients.
 
-The formulas are those of `nn/cpu/row_kernels.py`, and so are records and histories. `numbers`
-holds, in float64, what changes from step to step. `rule` is all that a rule has in memory, in the
-order of `cuda_rows.Rule.tensors`.
+The formulas, records and histories are those of `nn/cpu/row_kernels.py`; `layout.py` has the layout
+of all buffers. A rule has two halves: `read_rows` loads what it needs, `apply_rule` updates.
+docs/how-it-works/add-an-optimizer.md shows how to add a rule.
 """
 
 import triton
 import triton.language as tl
 
 from hashembed.nn.gpu.kernels.hash import fmix32
-
-# Under ADAM and those behind it a row that has no gradient moves all the same.
-STORE, SGD, ADAGRAD, ADAGRAD_ROWWISE, ADAM, ADAMW, MOMENTUM = (
-    tl.constexpr(rule) for rule in range(7)
+from hashembed.nn.gpu.kernels.layout import (
+    ADAGRAD,
+    ADAGRAD_ROWWISE,
+    ADAM,
+    ADAMW,
+    DECAY_FACTOR,
+    ENABLED,
+    EPS,
+    FIRST_LAZY,
+    GRADIENT_SIZE,
+    HISTORY_EPS,
+    HISTORY_LOG_KEPT,
+    HISTORY_LOG_M,
+    HISTORY_LOG_V,
+    HISTORY_TAIL,
+    LOG_BETA1,
+    LOG_BETA2,
+    LR,
+    MOMENTUM,
+    ONE_MINUS_BETA1,
+    ONE_MINUS_BETA2,
+    RING,
+    ROOT_FACTOR,
+    SGD,
+    STEP_SIZE,
+    STORE,
+    RuleTensors,
+    stamp_offset,
 )
-# Places in `numbers`; the logarithms have base 2. KEPT is what weight decay leaves of a weight;
-# momentum takes SIZE times itself, and DIRECT times the gradient.
-LR, EPS, SIZE, ROOT, REST1, REST2, FINE, LOG_BETA1, LOG_BETA2, KEPT, DIRECT, LENGTH = (
-    tl.constexpr(place) for place in range(12)
-)
-RING = tl.constexpr(2**18)  # steps that a history holds; beyond, a step 2^18 later stands in
-# Where the rows of a history begin, behind TAIL.
-EPS_AT, LOG_M, LOG_V, LOG_KEPT = (tl.constexpr(row * 2**18) for row in range(1, 5))
 
 
 @triton.jit
 def product(a, b):
-    """a b, rounded. A sum of products that threads add up together must be the same for all of
-    them; fused with the addition that follows, each would round another one of the products.
+    """a b, rounded before it is added to anything.
+
+    Threads that add up the same products must get the same sum. If the compiler fused a product
+    with the addition that follows, each thread would leave another product unrounded.
     """
-    return tl.fma(a, b, tl.zeros_like(a))  # of a * b + 0.0 the compiler knows better, where a is b
+    return tl.fma(a, b, tl.zeros_like(a))  # the compiler would simplify a * b + 0.0
 
 
 @triton.jit
-def shortened(p, kind: tl.constexpr, row, cols, step):
-    """Numbers (R, D) of rows in a table's precision.
+def round_to_table(p, kind: tl.constexpr, row, cols, step):
+    """Numbers (R, D) of rows in the precision of their table.
 
-    To 16 bits they are rounded up or down at random, with probabilities that make the mean right:
-    rounded to the nearest, steps much smaller than the numbers would all be lost. The draw follows
-    from the step, the row and the column.
+    Rounding to 16 bits is stochastic: up or down at random, correct on average. Rounding to the
+    nearest would lose all steps that are much smaller than the numbers. The random draw is a hash
+    of step, row and column.
     """
     if (kind == tl.bfloat16) | (kind == tl.float16):
         dropped: tl.constexpr = 16 if kind == tl.bfloat16 else 13  # bits of the 23 of a float32
@@ -51,36 +69,30 @@ def shortened(p, kind: tl.constexpr, row, cols, step):
 
 
 @triton.jit
-def shrunk(then, now, history, row: tl.constexpr, ACC: tl.constexpr):
-    """By which factor the steps behind `then`, up to `now`, have shrunk something (R,)."""
-    before = tl.load(history + row + then % RING, mask=then > 0, other=0)
-    return tl.exp2((tl.load(history + row + now % RING) - before).to(ACC))
+def decay_since(then, now, history, log_row: tl.constexpr, ACC: tl.constexpr):
+    """The factor by which the steps after `then`, up to `now`, have shrunk something (R,)."""
+    before = tl.load(history + log_row + then % RING, mask=then > 0, other=0)
+    return tl.exp2((tl.load(history + log_row + now % RING) - before).to(ACC))
 
 
 @triton.jit
 def caught_up(p, m, v, then, now, history, RULE: tl.constexpr, ACC: tl.constexpr):
-    """What happens to rows (R, D) while their gradients are zero, from step then to now (R,)."""
-    # A row that is up to date has a tail of 0; one that was never touched has no momentum.
-    tail = tl.load(history + then % RING, mask=then > 0, other=0).to(ACC)
+    """Rows (R, D) and their moments after steps then (R,) to now in which they had no gradient."""
+    # The tail of a row that is up to date is 0; a row that was never touched has no momentum.
+    tail = tl.load(history + HISTORY_TAIL + then % RING, mask=then > 0, other=0).to(ACC)
     change = tail[:, None] * m
     if RULE != MOMENTUM:
-        eps = tl.load(history + EPS_AT + then % RING, mask=then > 0, other=1).to(ACC)
+        eps = tl.load(history + HISTORY_EPS + then % RING, mask=then > 0, other=1).to(ACC)
         change = change / (tl.sqrt(v) + eps[:, None])
-        v = shrunk(then, now, history, LOG_V, ACC)[:, None] * v
+        v = decay_since(then, now, history, HISTORY_LOG_V, ACC)[:, None] * v
     p = tl.where((then > 0)[:, None], p - change, p)
     if RULE == ADAMW:
-        p = shrunk(then, now, history, LOG_KEPT, ACC)[:, None] * p
-    return p, shrunk(then, now, history, LOG_M, ACC)[:, None] * m, v
+        p = decay_since(then, now, history, HISTORY_LOG_KEPT, ACC)[:, None] * p
+    return p, decay_since(then, now, history, HISTORY_LOG_M, ACC)[:, None] * m, v
 
 
 @triton.jit
-def stamps_at(RULE: tl.constexpr, d: tl.constexpr):
-    """Where a record has its stamp: behind the moments."""
-    return d if RULE == MOMENTUM else 2 * d
-
-
-@triton.jit
-def read(
+def read_rows(
     row,
     live,
     cols,
@@ -91,40 +103,38 @@ def read(
     BEHIND: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """What the rule needs of rows (R,): (R, D) of the table, of their state once or twice, stamps.
+    """What the rule needs of rows (R,): weights (R, D), one or two numbers of state, stamps (R,).
 
-    By rows the state of Adagrad is (R, 1).
-
-    Apart from `finish`, so that memory can be asked for before the gradients are known.
+    The state of row-wise Adagrad is (R, 1), all other state (R, D). What a rule does not need is 0.
+    Separate from `apply_rule`, so that these loads start before the gradients are known.
     """
-    table, state, stamps, _, _, _ = rule
     mask = live[:, None] & (cols < d)[None, :]
     p = tl.zeros([row.shape[0], cols.shape[0]], ACC)
-    one, other = p, p
+    state1, state2 = p, p
     if RULE != STORE:
-        place = table + row[:, None] * d + cols[None, :]
+        place = rule.table + row[:, None] * d + cols[None, :]
         p = tl.load(place, mask=mask, other=0).to(ACC)
     if RULE == ADAGRAD_ROWWISE:
-        one = tl.load(state + row, mask=live, other=0)[:, None]
-    if (RULE == ADAGRAD) | (RULE >= ADAM):
-        place = state + row[:, None] * record + cols[None, :]
-        one = tl.load(place, mask=mask, other=0)
+        state1 = tl.load(rule.state + row, mask=live, other=0)[:, None]
+    if (RULE == ADAGRAD) | (RULE >= FIRST_LAZY):
+        place = rule.state + row[:, None] * record + cols[None, :]
+        state1 = tl.load(place, mask=mask, other=0)
         if (RULE == ADAM) | (RULE == ADAMW):
-            other = tl.load(place + d, mask=mask, other=0)
+            state2 = tl.load(place + d, mask=mask, other=0)
     then = tl.zeros_like(row)
-    if (RULE >= ADAM) & BEHIND:
-        stamp = stamps + row * record + stamps_at(RULE, d)
+    if (RULE >= FIRST_LAZY) & BEHIND:
+        stamp = rule.stamps + row * record + stamp_offset(RULE, d)
         then = tl.load(stamp, mask=live, other=0).to(tl.int64)
-    return p, one, other, then
+    return p, state1, state2, then
 
 
 @triton.jit
-def finish(
+def apply_rule(
     row,
     live,
     cols,
     g,
-    had,
+    loaded,
     rule,
     d: tl.constexpr,
     record: tl.constexpr,
@@ -132,55 +142,55 @@ def finish(
     BEHIND: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Store, or update by, the gradients g (R, D) of rows (R,); had: what `read` has read of them.
+    """Store the gradients g (R, D) of rows (R,), or update by them; loaded: from `read_rows`.
 
     BEHIND: rows may have missed steps.
     """
-    p, one, other, then = had
-    table, state, stamps, numbers, history, step = rule
+    p, state1, state2, then = loaded
     mask = live[:, None] & (cols < d)[None, :]
     if RULE == STORE:
         p = g
     else:
-        lr = tl.load(numbers + LR).to(ACC)
-        eps = tl.load(numbers + EPS).to(ACC)
+        lr = tl.load(rule.numbers + LR).to(ACC)
+        eps = tl.load(rule.numbers + EPS).to(ACC)
     if RULE == SGD:
         p -= lr * g
     if RULE == ADAGRAD:
-        one += g * g
-        tl.store(state + row[:, None] * record + cols[None, :], one, mask=mask)
-        p -= lr * g / (tl.sqrt(one) + eps)
+        state1 += g * g
+        tl.store(rule.state + row[:, None] * record + cols[None, :], state1, mask=mask)
+        p -= lr * g / (tl.sqrt(state1) + eps)
     if RULE == ADAGRAD_ROWWISE:
-        square = tl.reshape(one, row.shape) + tl.sum(product(g, g), axis=1) / d
-        tl.store(state + row, square, mask=live)
+        square = tl.reshape(state1, row.shape) + tl.sum(product(g, g), axis=1) / d
+        tl.store(rule.state + row, square, mask=live)
         p -= lr * g / (tl.sqrt(square) + eps)[:, None]
-    if RULE >= ADAM:
-        now = tl.load(step)
+    if RULE >= FIRST_LAZY:
+        now = tl.load(rule.step)
         if BEHIND:
-            tl.debug_barrier()  # several threads may hold a row: none stamps it before all looked
-            p, one, other = caught_up(p, one, other, then, now - 1, history, RULE, ACC)
-        size = tl.load(numbers + SIZE).to(ACC)
-        place = state + row[:, None] * record + cols[None, :]
+            # Several threads may hold a row: none may stamp it before all have read the stamp.
+            tl.debug_barrier()
+            p, state1, state2 = caught_up(p, state1, state2, then, now - 1, rule.history, RULE, ACC)
+        size = tl.load(rule.numbers + STEP_SIZE).to(ACC)
+        place = rule.state + row[:, None] * record + cols[None, :]
         if RULE == MOMENTUM:
-            one = tl.exp2(tl.load(numbers + LOG_BETA1)).to(ACC) * one + g
-            p -= size * one + tl.load(numbers + DIRECT).to(ACC) * g
+            state1 = tl.exp2(tl.load(rule.numbers + LOG_BETA1)).to(ACC) * state1 + g
+            p -= size * state1 + tl.load(rule.numbers + GRADIENT_SIZE).to(ACC) * g
         else:
-            one += tl.load(numbers + REST1).to(ACC) * (g - one)
-            other += tl.load(numbers + REST2).to(ACC) * (g * g - other)
+            state1 += tl.load(rule.numbers + ONE_MINUS_BETA1).to(ACC) * (g - state1)
+            state2 += tl.load(rule.numbers + ONE_MINUS_BETA2).to(ACC) * (g * g - state2)
             if RULE == ADAMW:
-                p *= tl.load(numbers + KEPT).to(ACC)
-            root = tl.load(numbers + ROOT).to(ACC)
-            p -= size * one / (tl.sqrt(other) * root + eps)
-            tl.store(place + d, other, mask=mask)
-        tl.store(place, one, mask=mask)
-        stamp = stamps + row * record + stamps_at(RULE, d)
-        tl.store(stamp, tl.full(row.shape, 0, stamps.dtype.element_ty) + now, mask=live)
-    place = table + row[:, None] * d + cols[None, :]
-    kind: tl.constexpr = table.dtype.element_ty
+                p *= tl.load(rule.numbers + DECAY_FACTOR).to(ACC)
+            root = tl.load(rule.numbers + ROOT_FACTOR).to(ACC)
+            p -= size * state1 / (tl.sqrt(state2) * root + eps)
+            tl.store(place + d, state2, mask=mask)
+        tl.store(place, state1, mask=mask)
+        stamp = rule.stamps + row * record + stamp_offset(RULE, d)
+        tl.store(stamp, tl.full(row.shape, 0, rule.stamps.dtype.element_ty) + now, mask=live)
+    place = rule.table + row[:, None] * d + cols[None, :]
+    kind: tl.constexpr = rule.table.dtype.element_ty
     if RULE == STORE:
         tl.store(place, p.to(kind), mask=mask)
     else:
-        tl.store(place, shortened(p, kind, row, cols, tl.load(step)), mask=mask)
+        tl.store(place, round_to_table(p, kind, row, cols, tl.load(rule.step)), mask=mask)
 
 
 @triton.jit(do_not_specialize=["M", "size"])
@@ -210,9 +220,9 @@ def update_rows(
     live = row < size
     mask = live[:, None] & (cols < d)[None, :]
     g = tl.load(values + x[:, None] * d + cols[None, :], mask=mask, other=0).to(ACC)
-    rule = (table, state, stamps, numbers, history, step)
-    had = read(row, live, cols, rule, d, record, RULE, BEHIND, ACC)
-    finish(row, live, cols, g, had, rule, d, record, RULE, BEHIND, ACC)
+    rule = RuleTensors(table, state, stamps, numbers, history, step)
+    loaded = read_rows(row, live, cols, rule, d, record, RULE, BEHIND, ACC)
+    apply_rule(row, live, cols, g, loaded, rule, d, record, RULE, BEHIND, ACC)
 
 
 @triton.jit(do_not_specialize=["M", "base", "size"])
@@ -236,12 +246,12 @@ def catch_up(
     D: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Rows keys - base (M,), with repeats, to the present step; or the first `count`.
+    """Bring rows keys - base (M,), with repeats, to the present step; with `count` the first ones.
 
-    Without MOVE they have been written meanwhile: they stay, and only their moments go on.
+    Without MOVE the rows were written in the meantime: they stay, only their moments decay.
 
-    Whoever moves a row's stamp owns the row. T must be 32 for each warp: of smaller tiles several
-    threads hold the same element, look at its stamp at different times, and disagree.
+    The thread that changes a row's stamp owns the row. T must be 32 for each warp: in smaller tiles
+    several threads hold the same element, and may read different stamps.
     """
     begin = tl.program_id(0).to(tl.int64) * T
     end = M if count is None else tl.load(count)
@@ -251,12 +261,12 @@ def catch_up(
     row = tl.load(keys + x, mask=x < end, other=0).to(tl.int64) - base
     live = (x < end) & (row < size)
     now = tl.load(step)
-    stamp = stamps + row * record + stamps_at(RULE, d)
+    stamp = stamps + row * record + stamp_offset(RULE, d)
     present = tl.full([T], 0, stamps.dtype.element_ty) + now
     live &= tl.load(stamp, mask=live, other=0) < now
     then = tl.atomic_max(stamp, present, mask=live, sem="relaxed").to(tl.int64)
     live &= then < now
-    if RULE != ADAMW:  # one never touched does not move
+    if RULE != ADAMW:  # a row that was never touched does not move
         live &= then > 0
     then = tl.where(live, then, now)
     for at in range(0, d, D):
@@ -271,7 +281,7 @@ def catch_up(
             v = tl.load(moments + d, mask=mask, other=0)
         p, m, v = caught_up(p, m, v, then, now, history, RULE, ACC)
         if MOVE:
-            tl.store(place, shortened(p, table.dtype.element_ty, row, cols, now), mask=mask)
+            tl.store(place, round_to_table(p, table.dtype.element_ty, row, cols, now), mask=mask)
         tl.store(moments, m, mask=mask)
         if RULE != MOMENTUM:
             tl.store(moments + d, v, mask=mask)
@@ -284,7 +294,7 @@ def begin_step(
     step,
     numbers,
     lr,
-    fine,
+    finite,
     lr_bits,
     eps_bits,
     log_beta1_bits,
@@ -293,47 +303,48 @@ def begin_step(
     RULE: tl.constexpr,
     NESTEROV: tl.constexpr,
 ):
-    """The next step t, and what the rules need to know of it.
+    """Count step t, and write the `numbers` that the rules read in it.
 
-    Triton takes numbers as float32; so they come as the bits of a float64, or, the rate, in memory:
-    there it becomes 0 if all is not `fine`, and no row is to be updated.
+    Triton passes floats as float32, so these come as the bits of a float64. The learning rate may
+    be in memory instead. If `finite` is 0, that rate becomes 0 and the step updates nothing.
     """
     t = tl.load(step) + 1
     tl.store(step, t)
     rate = as_float64(lr_bits) if lr is None else tl.load(lr).to(tl.float64)
-    tl.store(numbers + FINE, tl.full([], 1, tl.float64))
-    if fine is not None:
-        good = tl.load(fine) != 0
-        tl.store(numbers + FINE, good.to(tl.float64))
-        rate = tl.where(good, rate, 0.0)
+    tl.store(numbers + ENABLED, tl.full([], 1, tl.float64))
+    if finite is not None:
+        enabled = tl.load(finite) != 0
+        tl.store(numbers + ENABLED, enabled.to(tl.float64))
+        rate = tl.where(enabled, rate, 0.0)
         tl.store(lr, rate.to(lr.dtype.element_ty))
     log_beta1, log_beta2 = as_float64(log_beta1_bits), as_float64(log_beta2_bits)
     tl.store(numbers + LR, rate)
     tl.store(numbers + EPS, as_float64(eps_bits))
     tl.store(numbers + LOG_BETA1, log_beta1)
     tl.store(numbers + LOG_BETA2, log_beta2)
-    tl.store(numbers + KEPT, 1 - rate * as_float64(decay_bits))
+    tl.store(numbers + DECAY_FACTOR, 1 - rate * as_float64(decay_bits))
     if RULE == MOMENTUM:
-        tl.store(numbers + SIZE, rate * tl.exp2(log_beta1) if NESTEROV else rate)
-        tl.store(numbers + DIRECT, rate if NESTEROV else 0.0 * rate)
-        tl.store(numbers + ROOT, 1 + 0.0 * rate)
+        tl.store(numbers + STEP_SIZE, rate * tl.exp2(log_beta1) if NESTEROV else rate)
+        tl.store(numbers + GRADIENT_SIZE, rate if NESTEROV else 0.0 * rate)
+        tl.store(numbers + ROOT_FACTOR, 1 + 0.0 * rate)
     else:
         time = t.to(tl.float64)
-        tl.store(numbers + SIZE, rate / (1 - tl.exp2(time * log_beta1)))
-        tl.store(numbers + ROOT, 1 / tl.sqrt(1 - tl.exp2(time * log_beta2)))
-        tl.store(numbers + REST1, 1 - tl.exp2(log_beta1))
-        tl.store(numbers + REST2, 1 - tl.exp2(log_beta2))
+        tl.store(numbers + STEP_SIZE, rate / (1 - tl.exp2(time * log_beta1)))
+        tl.store(numbers + ROOT_FACTOR, 1 / tl.sqrt(1 - tl.exp2(time * log_beta2)))
+        tl.store(numbers + ONE_MINUS_BETA1, 1 - tl.exp2(log_beta1))
+        tl.store(numbers + ONE_MINUS_BETA2, 1 - tl.exp2(log_beta2))
 
 
 @triton.jit
-def is_off(numbers, RULE: tl.constexpr):
-    """Whether no row is to be updated in this step: a rate of 0 would not do, for 0 times a number
-    that is not finite is not 0.
+def is_disabled(numbers, RULE: tl.constexpr):
+    """Whether this step must change nothing.
+
+    A rate of 0 is not enough: 0 times a number that is not finite is not 0.
     """
     if RULE == STORE:
         return False
     else:  # noqa: RET505
-        return tl.load(numbers + FINE) == 0
+        return tl.load(numbers + ENABLED) == 0
 
 
 @triton.jit
@@ -347,25 +358,25 @@ def end_step(step, numbers, history, REACH: tl.constexpr, RULE: tl.constexpr):
     """Add this step to a history, and to the tails of the REACH steps before it."""
     t = tl.load(step)
     here, last = history + t % RING, history + (t - 1) % RING
-    log_m = tl.load(last + LOG_M) + tl.load(numbers + LOG_BETA1)
-    log_v = tl.load(last + LOG_V)
-    log_kept = tl.load(last + LOG_KEPT)
+    log_m = tl.load(last + HISTORY_LOG_M) + tl.load(numbers + LOG_BETA1)
+    log_v = tl.load(last + HISTORY_LOG_V)
+    log_kept = tl.load(last + HISTORY_LOG_KEPT)
     if RULE != MOMENTUM:
         log_v += tl.load(numbers + LOG_BETA2)
     if RULE == ADAMW:
-        log_kept += tl.log2(tl.load(numbers + KEPT))
+        log_kept += tl.log2(tl.load(numbers + DECAY_FACTOR))
     past = t - 1 - tl.arange(0, REACH)
     place, known = history + past % RING, past >= 1
-    level = tl.load(place + LOG_M, mask=known, other=0) - log_m
-    level -= (tl.load(place + LOG_V, mask=known, other=0) - log_v) / 2
-    level -= tl.load(place + LOG_KEPT, mask=known, other=0) - log_kept
-    term = tl.load(numbers + SIZE) / tl.load(numbers + ROOT)
-    tail = tl.load(place, mask=known, other=0)
-    tl.store(place, tail + term * tl.exp2(-level), mask=known)
-    tl.store(here, 0.0)
-    tl.store(here + LOG_M, log_m)
-    tl.store(here + LOG_V, log_v)
-    tl.store(here + LOG_KEPT, log_kept)
+    level = tl.load(place + HISTORY_LOG_M, mask=known, other=0) - log_m
+    level -= (tl.load(place + HISTORY_LOG_V, mask=known, other=0) - log_v) / 2
+    level -= tl.load(place + HISTORY_LOG_KEPT, mask=known, other=0) - log_kept
+    term = tl.load(numbers + STEP_SIZE) / tl.load(numbers + ROOT_FACTOR)
+    tail = tl.load(place + HISTORY_TAIL, mask=known, other=0)
+    tl.store(place + HISTORY_TAIL, tail + term * tl.exp2(-level), mask=known)
+    tl.store(here + HISTORY_TAIL, 0.0)
+    tl.store(here + HISTORY_LOG_M, log_m)
+    tl.store(here + HISTORY_LOG_V, log_v)
+    tl.store(here + HISTORY_LOG_KEPT, log_kept)
     next_time = (t + 1).to(tl.float64)
     root = tl.sqrt(1 - tl.exp2(next_time * tl.load(numbers + LOG_BETA2)))
-    tl.store(here + EPS_AT, tl.load(numbers + EPS) * root)
+    tl.store(here + HISTORY_EPS, tl.load(numbers + EPS) * root)

@@ -1,0 +1,265 @@
+"""What a trained classifier answers: predictions, vectors, evaluations, explanations."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.classify.answers import best, chosen, limits
+from hashembed.classify.engine_plan import EnginePlan
+from hashembed.classify.estimator import Estimator
+from hashembed.classify.explain.corpus import important_ngrams
+from hashembed.classify.explain.corpus_table import WordsTable
+from hashembed.classify.explain.result import Explanation
+from hashembed.classify.explain.text import explain_by_occlusion, explain_text
+from hashembed.classify.metrics import Evaluation, evaluate_answers, right_texts
+from hashembed.classify.report import FitReport
+from hashembed.classify.stream_position import StreamPosition
+from hashembed.classify.targets import Form, Targets, check_counts, decode, encode
+from hashembed.core.arrays import F32
+from hashembed.engine.history import History
+from hashembed.engine.protocol import Engine, to_probabilities
+from hashembed.engine.shallow.model import ShallowModel
+from hashembed.text.config import Punctuation, TextConfig
+from hashembed.text.pipeline import text_to_bags
+
+
+class TrainedClassifier(Estimator):
+    """The part of `TextClassifier` that needs a trained model. `TextClassifier` adds training."""
+
+    # The constructor's arguments.
+    ngrams: tuple[int, int]
+    subwords: tuple[int, int] | None
+    lowercase: bool
+    punctuation: Punctuation
+    embedding_dim: int | None
+    num_hashes: int
+    num_embeddings: int | None
+    num_buckets: int | None
+    hidden_layers: tuple[int, ...]
+    members: int
+    device: str
+    passes: int | None
+    learning_rate: float | None
+    batch_size: int | None
+    validation_fraction: float
+    patience: int | None
+    class_weight: str | Mapping[Any, float] | None
+    seed: int
+    threads: int | None
+    verbose: bool
+
+    # What training sets.
+    text_config_: TextConfig
+    classes_: npt.NDArray[Any]
+    label_form_: Form
+    class_counts_: npt.NDArray[np.int64]
+    texts_seen_: int
+    engine_plan_: EnginePlan
+    model_: Engine
+    report_: FitReport
+    history_: History
+    stream_rate_: float | None  # learning rate of `partial_fit`, chosen in its first call
+    stream_position_: StreamPosition
+
+    def predict_proba(self, texts: Any) -> F32:
+        """Return probabilities (texts, classes), in the order of `classes_`.
+
+        A text without a word gets the prior: the class frequencies of the training data.
+        """
+        return self._probabilities(*self._scored(texts))
+
+    def decision_function(self, texts: Any) -> F32:
+        """Return logits (texts, classes). For two classes: second minus first, (texts,)."""
+        z = self._logits(texts)
+        if z.shape[1] == 2 and not self._multilabel:
+            return np.asarray(z[:, 1] - z[:, 0])
+        return z
+
+    def predict(self, texts: Any, *, threshold: float | None = None) -> npt.NDArray[Any]:
+        """Return the most likely class of each text; a multi-label model gives all likely labels.
+
+        threshold: a multi-label model gives the labels with a probability above it; None is 0.5.
+            Use `predict_top` for a threshold on a model with one label per text.
+        """
+        z = self._logits(texts)
+        if self._multilabel:
+            given = chosen(z, True, *limits(True, threshold, None))
+            return decode(given, self.classes_, self.label_form_)
+        if threshold is not None:
+            raise ValueError(
+                "threshold needs a multi-label model, but this model gives every text exactly one "
+                "label: use predict_top(texts, 1, threshold=...), which can give none"
+            )
+        likeliest: npt.NDArray[Any] = self.classes_[z.argmax(axis=1)]
+        return likeliest
+
+    def predict_top(
+        self, texts: Any, k: int | None = 5, *, threshold: float | None = None
+    ) -> list[list[tuple[Any, float]]]:
+        """Return the k most likely classes of each text with probabilities, the likeliest first.
+
+        k = None returns all classes. With a threshold, only classes with a probability above it
+        are returned, which may be none.
+
+        Example:
+            >>> clf = TextClassifier(batch_size=1).fit(["good film", "bad film"], ["+", "-"])
+            >>> [[label for label, probability in found] for found in clf.predict_top(["good"], 1)]
+            [['+']]
+        """
+        z, empty = self._scored(texts)
+        if k is not None or threshold is not None:
+            threshold, k = limits(self._multilabel, threshold, k)
+        order = best(z, k)
+        chances = np.take_along_axis(self._probabilities(z, empty), order, axis=1)
+        above = np.take_along_axis(chosen(z, self._multilabel, threshold, None), order, axis=1)
+        classes = self.classes_.tolist()
+        return [
+            [(classes[c], p) for c, p, given in zip(*row, strict=True) if given]
+            for row in zip(order.tolist(), chances.tolist(), above.tolist(), strict=True)
+        ]
+
+    def transform(self, texts: Any) -> Any:
+        """Return the vectors of texts (texts, d), float32: the sums of their n-grams' vectors.
+
+        These are the inputs of the output layer or of the first hidden layer. An ensemble returns
+        the vectors of all members, concatenated. A text without a word is all zeros. In a
+        scikit-learn pipeline the vectors are features for another estimator.
+        """
+        model = self._fitted()
+        vectors = model.vectors(text_to_bags(texts, self.text_config_, self.threads))
+        return self._output(vectors, texts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
+        """Return the column names of `transform`: textclassifier0, textclassifier1, ..."""
+        self._check_fitted()
+        width = self.engine_plan_.embedding_dim * self.engine_plan_.members
+        name = type(self).__name__.lower()
+        return np.array([f"{name}{i}" for i in range(width)], object)
+
+    def evaluate(
+        self,
+        texts: Any,
+        labels: Any,
+        *,
+        threshold: float | None = None,
+        top: int | None = None,
+    ) -> Evaluation:
+        """Compute accuracy, and precision, recall, F1 and confusion of the classes.
+
+        `threshold` counts only answers with a probability above it, `top` at most so many answers
+        per text (fastText's precision and recall at k). For a model with one label per text, a
+        text is then right if its label is among the answers.
+        """
+        truth, answers = self._judged(texts, labels, threshold, top)
+        return evaluate_answers(
+            truth.labels,
+            answers,
+            truth.classes.tolist(),
+            self._multilabel,
+            threshold=threshold,
+            top=top,
+        )
+
+    def score(self, texts: Any, labels: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return the accuracy; of a multi-label model, the share of texts with all labels right."""
+        truth, answers = self._judged(texts, labels, None, None)
+        right = right_texts(truth.labels, answers, len(truth.classes), self._multilabel)
+        if sample_weight is None:
+            return float(right.sum() / max(len(right), 1))
+        return float(np.average(right, weights=np.asarray(sample_weight, np.float64)))
+
+    def explain(self, text: str, class_: Any = None) -> Explanation:
+        """Show how much each n-gram of a text adds to the logit of each class.
+
+        The result is shown for `class_`, or for the most likely class. It is exact for a single
+        shallow model. With hidden layers or an ensemble, an n-gram's contribution is what the
+        logit loses without it; these do not quite add up, and `unexplained` says by how much.
+        A text without a word is explained by the class frequencies alone.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"explain takes one text, a str, found {type(text).__name__}")
+        model = self._fitted()
+        classes = self.classes_.tolist()
+        if isinstance(model, ShallowModel):
+            found = explain_text(model, self.text_config_, classes, text)
+        else:
+            found = explain_by_occlusion(
+                model.scores, self.text_config_, classes, text, multilabel=self._multilabel
+            )
+        if not found.ngrams:
+            prior = self._prior_logits().astype(np.float64)
+            found = replace(found, bias=prior, logits=prior)
+        return found if class_ is None else found.about(class_)
+
+    def important_ngrams(self, texts: Any, **options: Any) -> WordsTable:
+        """Find the n-grams of any corpus that matter most and least to the model.
+
+        No dictionary is needed. The options are those of
+        `hashembed.classify.explain.corpus.important_ngrams`.
+        """
+        model = shallow_model(self, "rank n-grams by importance")
+        return important_ngrams(model, self.text_config_, self.classes_.tolist(), texts, **options)
+
+    @property
+    def prior_(self) -> F32:
+        """The class frequencies of the training data: the answer for a text without a word."""
+        counts = self.class_counts_.astype(np.float64)
+        if self._multilabel:
+            return np.asarray(counts / max(self.texts_seen_, 1), np.float32)
+        total = counts.sum()
+        shares = counts / total if total else np.full(len(counts), 1 / max(len(counts), 1))
+        return np.asarray(shares, np.float32)
+
+    @property
+    def _multilabel(self) -> bool:
+        return bool(self.label_form_ != "single")
+
+    def _fitted(self) -> Engine:
+        self._check_fitted()
+        return self.model_
+
+    def _logits(self, texts: Any) -> F32:
+        return self._scored(texts)[0]
+
+    def _scored(self, texts: Any) -> tuple[F32, npt.NDArray[np.bool_]]:
+        """Logits (texts, classes), and which texts have no word."""
+        model = self._fitted()
+        bags = text_to_bags(texts, self.text_config_, self.threads)
+        z, empty = model.scores(bags), bags.lengths == 0
+        if bags.any_empty:
+            z[empty] = self._prior_logits()
+        return z, empty
+
+    def _probabilities(self, z: F32, empty: npt.NDArray[np.bool_]) -> F32:
+        p = to_probabilities(z, self._multilabel)
+        p[empty] = self.prior_  # not through its logits, which are clipped at one in a million
+        return p
+
+    def _prior_logits(self) -> F32:
+        prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
+        return np.asarray(np.log(prior / (1 - prior)) if self._multilabel else np.log(prior))
+
+    def _judged(
+        self, texts: Any, labels: Any, threshold: float | None, top: int | None
+    ) -> tuple[Targets, npt.NDArray[np.bool_]]:
+        """The true labels, and the answers (texts, classes that the model knows)."""
+        asked = limits(self.__sklearn_is_fitted__() and self._multilabel, threshold, top)
+        z = self._logits(texts)
+        truth = encode(labels, self.classes_, self.label_form_)
+        check_counts(len(z), truth)
+        return truth, chosen(z, self._multilabel, *asked)
+
+
+def shallow_model(clf: TrainedClassifier, wish: str) -> ShallowModel:
+    """Return the classifier's model if it is a single shallow one; only that one can do `wish`."""
+    clf._check_fitted()
+    if not isinstance(clf.model_, ShallowModel):
+        plan = clf.engine_plan_
+        raise TypeError(
+            f"only a single shallow model on the CPU can {wish}, but this classifier has "
+            f"hidden_layers={plan.hidden_layers}, members={plan.members}, device={plan.device!r}"
+        )
+    return clf.model_

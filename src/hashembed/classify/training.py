@@ -1,0 +1,306 @@
+"""How a classifier is trained: sizes, weights, validation, training state, online updates."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.classify.engine_plan import DEEP_RATE, EnginePlan, choose_device, deep_passes
+from hashembed.classify.report import FitReport
+from hashembed.classify.stream_position import StreamPosition
+from hashembed.classify.targets import Targets, check_counts, encode, join
+from hashembed.classify.trained import TrainedClassifier, shallow_model
+from hashembed.core.arrays import F32
+from hashembed.core.wording import given
+from hashembed.engine.defaults import TrainConfig, default_batch, default_passes, default_rate
+from hashembed.engine.history import History
+from hashembed.engine.labels import (
+    Labels,
+    check_class_weight,
+    document_weights,
+    sample_weights,
+    split,
+    weigh_classes,
+)
+from hashembed.engine.loop import Hooks, Progress, fit
+from hashembed.engine.progress import Display, training_bar
+from hashembed.engine.training_state import (
+    TrainingState,
+    fingerprint,
+    load_training_state,
+    save_training_state,
+)
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.sizes import choose_dim, choose_sizes
+from hashembed.hashing.spec import HashSpec
+from hashembed.text.config import TextConfig
+from hashembed.text.counts.distinct import count_distinct
+from hashembed.text.key_store import KeyStore
+from hashembed.text.pipeline import text_to_bags
+
+PATIENT_PASSES = 100  # limit with `patience`, unless `passes` is given
+STREAM_BATCH = 128  # texts in a step of online learning
+STREAM_EMBEDDINGS = 1_000_000  # K for online learning, where the text is not known in advance
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The arguments that `fit` and `fit_batches` share; see `TextClassifier.fit`."""
+
+    validation: tuple[Any, Any] | None
+    checkpoint: str | os.PathLike[str] | None
+    callbacks: Sequence[Callable[[Progress], object]]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Bags with their labels and weights; None weighs all documents alike."""
+
+    bags: Bags
+    labels: Labels
+    weights: F32 | None = None
+
+    def take(self, indices: npt.NDArray[np.int64]) -> "Documents":
+        """Some of them."""
+        weights = None if self.weights is None else self.weights[indices]
+        return Documents(self.bags.take(indices), self.labels.take(indices), weights)
+
+
+def text_config(clf: TrainedClassifier) -> TextConfig:
+    """How the classifier's arguments tell it to read text."""
+    return TextConfig(clf.ngrams, clf.lowercase, clf.subwords, clf.punctuation)
+
+
+def read_batches(
+    clf: TrainedClassifier, batches: Iterable[tuple[Any, Any]], store: KeyStore | None
+) -> tuple[Bags, Targets]:
+    """Hash batches of (texts, labels), and join them in memory or in the store."""
+    config = text_config(clf)
+    parts: list[Bags] = []
+    labelled: list[Targets] = []
+    for texts, labels in batches:
+        bags = text_to_bags(texts, config, clf.threads)
+        labelled.append(encode(labels, labelled[-1].classes if labelled else None))
+        check_counts(len(bags), labelled[-1])
+        if store is None:
+            parts.append(bags)
+        else:
+            store.add(bags)
+    if not labelled:
+        raise ValueError("found no texts to train on")
+    return Bags.concat(parts) if store is None else store.bags(), join(labelled)
+
+
+def fit_bags(
+    clf: TrainedClassifier,
+    bags: Bags,
+    targets: Targets,
+    sample_weight: npt.ArrayLike | None,
+    options: FitOptions,
+) -> None:
+    """Train a new model on all documents."""
+    _check_validation(clf, options.validation is not None)
+    weights, targets = weigh(clf, bags, targets, sample_weight)
+    distinct = count_distinct(bags.keys, clf.threads)
+    config = _train_config(clf, bags, len(targets.classes), distinct)
+    sizes = choose_sizes(distinct, clf.num_embeddings, clf.num_buckets)
+    train, held_out = Documents(bags, targets.labels, weights), None
+    if options.validation is not None:
+        held_out = _held_out(clf, targets, *options.validation)
+    _begin(clf, targets, sizes)
+    _count(clf, targets)
+    clf.report_ = _report(clf, bags, distinct)
+    if options.validation is None and clf.validation_fraction:
+        kept, held = split(len(bags), clf.validation_fraction, clf.seed)
+        train, held_out = train.take(kept), train.take(held)
+    save = resume = None
+    if (path := options.checkpoint) is not None:
+        run = _fingerprint(clf, config, train, held_out)
+        resume = load_training_state(path, run, clf.model_)
+
+        def save(state: TrainingState) -> None:
+            save_training_state(path, state, run)
+
+    clf.history_ = History()
+    with _progress(clf, config.passes, len(train.bags)) as bar:
+        fit(
+            clf.model_,
+            train.bags,
+            train.labels,
+            config,
+            weights=train.weights,
+            validation=None if held_out is None else (held_out.bags, held_out.labels),
+            hooks=Hooks([*options.callbacks, bar.update], bar.finish_pass, save),
+            resume=resume,
+            history=clf.history_,
+        )
+    if clf.verbose and (outcome := clf.history_.outcome()):
+        print(outcome, file=sys.stderr)
+
+
+def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | None) -> None:
+    """Train on some more documents, in one pass; make a model first where there is none."""
+    if not clf.__sklearn_is_fitted__():
+        rows = clf.num_embeddings or STREAM_EMBEDDINGS
+        _begin(clf, targets, choose_sizes(rows, rows, clf.num_buckets))
+        clf.history_ = History()
+    if more := len(targets.classes) - len(clf.classes_):
+        shallow_model(clf, "learn new labels").grow(len(targets.classes))
+        clf.classes_ = targets.classes
+        clf.class_counts_ = np.append(clf.class_counts_, np.zeros(more, np.int64))
+    if clf.stream_rate_ is None:
+        rate = clf.learning_rate or (DEEP_RATE if clf.hidden_layers else None)
+        clf.stream_rate_ = rate or default_rate(bags, len(clf.classes_))
+    size = clf.batch_size or STREAM_BATCH
+    steps = -(-len(bags) // size)
+    clf.model_.train(
+        bags,
+        targets.labels,
+        np.arange(len(bags)),
+        np.full(steps, clf.stream_rate_, np.float32),
+        batch_size=size,
+        weights=weights,
+        snippets=None,
+    )
+    _count(clf, targets)
+    clf.report_ = _report(clf, bags, 0)
+
+
+def weigh(
+    clf: TrainedClassifier,
+    bags: Bags,
+    targets: Targets,
+    sample_weight: npt.ArrayLike | None,
+    more_may_come: bool = False,
+) -> tuple[F32 | None, Targets]:
+    """Return a weight for each document (None: all 1), and the targets.
+
+    With one label per text, the class weight is a factor of the document's weight. With several
+    labels it belongs to each label, so the returned targets carry it.
+    """
+    check_counts(len(bags), targets)
+    if len(bags) == 0:
+        raise ValueError("found no texts to train on")
+    labels, classes, wish = targets.labels, targets.classes, clf.class_weight
+    check_class_weight(wish, classes, more_may_come)
+    of_text = None if sample_weight is None else sample_weights(sample_weight, len(bags))
+    if targets.multilabel:
+        return of_text, replace(targets, labels=weigh_classes(labels, classes, wish))
+    of_class = document_weights(labels, classes, wish)
+    if of_text is None or of_class is None:
+        return of_text if of_class is None else of_class, targets
+    return sample_weights(of_text.astype(np.float64) * of_class, len(bags)), targets
+
+
+def _check_validation(clf: TrainedClassifier, has_data: bool) -> None:
+    if has_data and clf.validation_fraction:
+        raise ValueError(
+            f"found validation data and {given('validation_fraction', clf.validation_fraction)}: "
+            "give only one of them"
+        )
+    if clf.patience is not None and not has_data and not clf.validation_fraction:
+        raise ValueError(
+            f"{given('patience', clf.patience)} needs validation data: give {given('validation')}, "
+            f"or {given('validation_fraction', 0.1)} to hold out a tenth of the training data"
+        )
+
+
+def _train_config(clf: TrainedClassifier, bags: Bags, classes: int, distinct: int) -> TrainConfig:
+    passes, rate = clf.passes, clf.learning_rate
+    usual = default_passes(bags, distinct)
+    open_ended = passes is None and clf.patience is not None
+    if clf.hidden_layers:
+        rate, usual = rate or DEEP_RATE, deep_passes(len(bags))
+    elif open_ended:
+        rate = rate or default_rate(bags, classes, usual)
+    return TrainConfig(
+        passes=passes or (PATIENT_PASSES if open_ended else usual),
+        learning_rate=rate,
+        decay=bool(clf.hidden_layers) and not open_ended,
+        batch_size=clf.batch_size or default_batch(bags),
+        patience=clf.patience,
+        seed=clf.seed,
+    )
+
+
+def _held_out(clf: TrainedClassifier, targets: Targets, texts: Any, labels: Any) -> Documents:
+    """The validation data that `fit` was given."""
+    truth = encode(labels, targets.classes, targets.form)
+    bags = text_to_bags(texts, text_config(clf), clf.threads)
+    check_counts(len(bags), truth, "validation ")
+    unknown = truth.classes[len(targets.classes) :]
+    if len(unknown):
+        raise ValueError(
+            f"found the label {unknown.tolist()[0]!r} in the validation data, but not in the "
+            "training data: leave such texts out, or add some to the training data"
+        )
+    return Documents(bags, truth.labels)
+
+
+def _fingerprint(
+    clf: TrainedClassifier, config: TrainConfig, train: Documents, held_out: Documents | None
+) -> str:
+    """A digest of everything that the trained model depends on."""
+    weights = (train.weights, train.labels.class_weights)
+    arrays: list[npt.NDArray[Any]] = [array for array in weights if array is not None]
+    for part in filter(None, (train, held_out)):
+        arrays += [part.bags.keys, part.bags.offsets, part.labels.labels, part.labels.offsets]
+    return fingerprint((clf.engine_plan_, config, clf.text_config_), arrays)
+
+
+def _begin(clf: TrainedClassifier, targets: Targets, sizes: tuple[int, int]) -> None:
+    """Forget everything learned, and make a model for these classes."""
+    for name in [name for name in vars(clf) if name.endswith("_")]:
+        delattr(clf, name)
+    clf.text_config_ = text_config(clf)
+    clf.classes_, clf.label_form_ = targets.classes, targets.form
+    clf.class_counts_ = np.zeros(len(targets.classes), np.int64)
+    clf.texts_seen_ = 0
+    clf.stream_rate_ = None
+    clf.stream_position_ = StreamPosition()
+    clf.engine_plan_ = EnginePlan(
+        HashSpec(*sizes, clf.num_hashes, seed=clf.seed),
+        clf.embedding_dim or choose_dim(len(targets.classes)),
+        tuple(clf.hidden_layers),
+        clf.members,
+        targets.multilabel,
+        choose_device(clf.device),
+    )
+    clf.model_ = clf.engine_plan_.make(len(targets.classes), clf.threads)
+
+
+def _count(clf: TrainedClassifier, targets: Targets) -> None:
+    before, now = clf.class_counts_, targets.labels.counts(len(clf.classes_))
+    now[: len(before)] += before
+    clf.class_counts_ = now
+    clf.texts_seen_ += len(targets.labels)
+
+
+def _report(clf: TrainedClassifier, bags: Bags, distinct: int) -> FitReport:
+    spec = clf.engine_plan_.spec
+    return FitReport(
+        texts=clf.texts_seen_,
+        empty=int((bags.lengths == 0).sum()),
+        ngrams=len(bags.keys),
+        distinct=distinct,
+        num_embeddings=spec.num_embeddings,
+        num_buckets=spec.num_buckets,
+        num_hashes=spec.num_hashes,
+        embedding_dim=clf.engine_plan_.embedding_dim,
+        parameters=clf.model_.num_parameters,
+        class_counts=dict(zip(clf.classes_.tolist(), clf.class_counts_.tolist(), strict=True)),
+    )
+
+
+def _progress(
+    clf: TrainedClassifier, passes: int, documents: int
+) -> AbstractContextManager[Display]:
+    if not clf.verbose:
+        return nullcontext(Display())
+    print(clf.report_, file=sys.stderr)
+    return training_bar(passes, documents)

@@ -1,0 +1,108 @@
+"""The options of `hashembed train`, and which of them exclude each other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from hashembed.cli.options import option_names, reading, was_given
+
+# Arguments of `TextClassifier` that determine the model; a saved model keeps them.
+MODEL_OPTIONS = (
+    "ngrams",
+    "subwords",
+    "lowercase",
+    "punctuation",
+    "embedding_dim",
+    "num_hashes",
+    "num_embeddings",
+    "num_buckets",
+    "hidden_layers",
+    "members",
+    "seed",
+)
+# Arguments of `TextClassifier` that determine how it is trained.
+TRAINING_OPTIONS = (
+    "passes",
+    "learning_rate",
+    "batch_size",
+    "validation_fraction",
+    "patience",
+    "class_weight",
+    "threads",
+)
+ONLY_STREAM = ("resume", "continue_", "save_seconds")
+NEVER_STREAM = {
+    "passes": "a stream is read once",
+    "validation": "every text is answered before it is learned, which validates the model",
+    "validation_fraction": "every text is answered before it is learned, which validates the model",
+    "patience": "a stream is read once",
+    "plot": "there are no passes to draw",
+    "checkpoint": "the model itself is saved while it learns; see --resume",
+    "cache_dir": "a stream keeps nothing",
+    "bits": "the model is saved in full precision, so that it can learn on",
+}
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The options of one run. `arguments` are those of `TextClassifier`, `source` the reader's."""
+
+    data: tuple[str, ...]
+    source: dict[str, Any]
+    arguments: dict[str, Any]
+    output: str
+    device: str
+    validation: str | None
+    plot: str | None
+    checkpoint: str | None
+    cache_dir: str | None
+    bits: str
+    stream: bool
+    resume: bool
+    continue_: bool
+    save_seconds: float
+    force: bool
+    as_json: bool
+    quiet: bool
+
+    @classmethod
+    def parse(cls, ctx: click.Context, data: tuple[str, ...], **options: Any) -> "TrainOptions":
+        """Sort the options that click found, and check that they fit together."""
+        source = reading(options)
+        arguments = {name: options.pop(name) for name in (*MODEL_OPTIONS, *TRAINING_OPTIONS)}
+        parsed = cls(data, source, arguments, **options)
+        _check_combinations(ctx, parsed)
+        return parsed
+
+
+def _check_combinations(ctx: click.Context, options: TrainOptions) -> None:
+    """Refuse options that would be ignored."""
+    names = option_names(ctx)
+    given = {name for name in names if was_given(ctx, name)}
+    if options.stream:
+        for name, why in NEVER_STREAM.items():
+            if name in given:
+                raise click.UsageError(f"{names[name]} cannot be used with --stream: {why}.")
+        weight = options.arguments["class_weight"]
+        if isinstance(weight, str):
+            raise click.UsageError(
+                f"--class-weight {weight} needs all labels at once. "
+                "With --stream, give weights such as spam=2,ham=0.5."
+            )
+        if options.resume and options.continue_:
+            raise click.UsageError(
+                "Give either --resume, for the same data after an interruption, or --continue, for "
+                "new data."
+            )
+    else:
+        for name in ONLY_STREAM:
+            if name in given:
+                raise click.UsageError(f"{names[name]} needs --stream.")
+    if {"validation", "validation_fraction"} <= given:
+        raise click.UsageError("Give either --validation or --validation-fraction, found both.")
+    if "patience" in given and not given & {"validation", "validation_fraction"}:
+        raise click.UsageError(
+            "--patience needs validation data: give --validation FILE, or --validation-fraction "
+            "0.1 to hold out a tenth of the training data."
+        )
