@@ -51,7 +51,6 @@ from hashembed.nn.optim.optimizers import RowAdam
 
 if HAS_TRITON:
     from hashembed.nn.engine import transfer
-    from hashembed.nn.engine.graph import Steps
 
 GPU_CHUNK = 2**26
 
@@ -127,7 +126,7 @@ class DeepModel:
         self.optimizers = make_optimizers(self.network, optimizer, in_backward=self.fast)
         self.version = 0  # counts replaced tensors, which graphs of steps would still read
         self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
-        self.gpu_steps: Steps | None = None  # those of the last training on a GPU
+        self.gpu_steps: object = None  # the `Steps` of the last training on a GPU
 
     def __getstate__(self) -> dict[str, Any]:
         """Without graphs of steps: a copy makes its own."""

@@ -136,7 +136,7 @@ def _steps_for(
 ) -> Steps:
     """The steps of an earlier call, or new ones."""
     model, most = members[0], int(tokens.max())
-    old = model.gpu_steps
+    old = model.gpu_steps if isinstance(model.gpu_steps, Steps) else None
     size = BUFFERS * max(PART, most)
     found = place_keys(bags.keys, model.spec, model.device)
     streamed = not isinstance(found, Tensor)
