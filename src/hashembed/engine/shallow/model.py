@@ -21,14 +21,13 @@ from hashembed.engine.protocol import (
     to_probabilities,
 )
 from hashembed.engine.shallow.arrays import (
-    Batches,
     Documents,
     Job,
     Tables,
     aligned,
+    make_batches,
     make_scratch,
     record_width,
-    shards_for,
 )
 from hashembed.engine.shallow.kernel import Kernels, kernels_for
 from hashembed.hashing.bags import Bags
@@ -182,27 +181,15 @@ class ShallowModel:
             raise ValueError(
                 f"there are {len(bags):,} documents, found {order.min()} to {order.max()}"
             )
-        begins = np.zeros(len(order) + 1, np.int64)
-        np.cumsum(documents.lengths[order], out=begins[1:])
-        edges = begins[np.append(np.arange(0, len(order), batch_size), len(order))]
-        tokens = np.diff(edges)
-        shards = shards_for(tokens)
-        most, most_shards = int(tokens.max(initial=0)), int(shards.max(initial=1))
-        workers = min(self.threads, most_shards)
-        batches = Batches(
-            order=np.ascontiguousarray(order, np.int64),
-            begins=begins,
-            rates=np.ascontiguousarray(rates, np.float32),
-            shards=shards,
-            losses=np.zeros(len(order), np.float32),
-            batch_size=batch_size,
-        )
-        check_rates(len(edges) - 1, rates)
+        batches, tokens = make_batches(documents.lengths, order, rates, batch_size)
+        check_rates(len(batches.shards), rates)
+        shards = int(batches.shards.max(initial=1))
+        workers = min(self.threads, shards)
         job = Job(
             tables=self.tables,
             documents=documents,
             batches=batches,
-            scratch=make_scratch(self.tables, batch_size, most, most_shards, workers),
+            scratch=make_scratch(self.tables, batch_size, tokens, shards, workers),
             num_rows=self.spec.num_embeddings,
             num_buckets=self.spec.num_buckets,
             multilabel=self.multilabel,
@@ -211,11 +198,7 @@ class ShallowModel:
         )
         kernel = self._kernels.train
         with may_compile(kernel):
-            done = run_workers(
-                kernel,
-                workers,
-                job,
-            )
+            done = run_workers(kernel, workers, job)
         if done[0] < len(rates):
             raise loss_not_finite(int(done[0]), len(rates))
         return batches.losses

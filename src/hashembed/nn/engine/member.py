@@ -20,7 +20,6 @@ class Member(Protocol):
     optimizers: list[torch.optim.Optimizer]  # that of the tables' rows, then that of the layers
     steps: int  # batches trained so far
     version: int  # larger when tensors of the model were replaced: older graphs are then invalid
-    gpu_steps: object  # the `Steps` of the last training, to be used again, or None
 
     @property
     def num_classes(self) -> int:

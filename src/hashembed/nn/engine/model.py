@@ -51,6 +51,7 @@ from hashembed.nn.optim.optimizers import RowAdam
 
 if HAS_TRITON:
     from hashembed.nn.engine import transfer
+    from hashembed.nn.engine.graph import Steps
 
 GPU_CHUNK = 2**26
 
@@ -126,7 +127,7 @@ class DeepModel:
         self.optimizers = make_optimizers(self.network, optimizer, in_backward=self.fast)
         self.version = 0  # counts replaced tensors, which graphs of steps would still read
         self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
-        self.gpu_steps: object = None  # the `Steps` of the last training on a GPU
+        self.gpu_steps: Steps | None = None  # those of the last training on a GPU
 
     def __getstate__(self) -> dict[str, Any]:
         """Without graphs of steps: a copy makes its own."""
@@ -345,5 +346,5 @@ class DeepModel:
         self.network.accept(finite)
 
     def _truth(self, labels: Labels) -> Tensor:
-        array = labels.matrix(self.num_classes) if self.multilabel else labels.labels
-        return to_device(array, self.device)
+        truth = labels.matrix(self.num_classes) if self.multilabel else labels.labels
+        return to_device(truth, self.device)
