@@ -1,9 +1,9 @@
 """Turns bags, in memory or on disk, into tensors on a device."""
 
 import weakref
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,10 +12,11 @@ from hashembed.hashing.gather import gather
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.inputs import check_ranks
 
+Array = npt.NDArray[np.generic]
 Keys = I64 | Tensor
 
 
-def to_device(array: Any, device: torch.device) -> Tensor:
+def to_device(array: Array, device: torch.device) -> Tensor:
     """A NumPy array as a tensor."""
     return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
 
@@ -25,7 +26,7 @@ SHARE = 0.5  # of a GPU's free memory that the keys of a training set may take
 _placed: dict[tuple[int, str], Tensor] = {}
 
 
-def placed(array: Any, device: torch.device) -> Tensor:
+def placed(array: Array, device: torch.device) -> Tensor:
     """An array on a GPU, copied at its first use and kept for as long as the array lives.
 
     So the array must not change. It is used for keys, offsets and labels of data sets.
