@@ -292,7 +292,7 @@ def trained_with(threads: int, optimizer: str) -> DeepModel:
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_any_number_of_threads(optimizer):
-    """To the bit where the products of matrices are small, as PyTorch then uses one thread."""
+    """Bit-identical if matrix products are small, because PyTorch then uses one thread."""
     one = trained_with(1, optimizer)
     for threads in (2, 3):
         other = trained_with(threads, optimizer)
