@@ -1,21 +1,24 @@
 """Forward and backward of a bag of hash vectors, on raw buffers.
 
-    id_keys     ids -> keys                                       a worker owns tokens
-    locate      keys -> rows and buckets                          a worker owns tokens
-    forward     rows, buckets -> sums of hash vectors             a worker owns bags
-    slopes      what the gradient of each token's rows needs      a worker owns bags
-    sum_rows    the gradients of a table, summed in token order   a worker owns rows of the table
+    id_keys          ids -> keys                                    a worker owns tokens
+    locate           keys -> rows and buckets                       a worker owns tokens
+    forward          rows, buckets -> sums of hash vectors          a worker owns bags
+    token_gradients  the factors and terms of each token            a worker owns bags
+    sum_rows         terms -> gradient of a table, in token order   a worker owns rows of the table
 
-Nothing is shared and every sum has one order, so results are the same to the bit for any number of
-workers. A plain look-up is the same thing with one token to a bag, and `offsets` empty. Tables may
-be of any precision (`nn/cpu/precision.py`); an absent option is an empty array.
+Workers share nothing that they write, and every sum has one order, so results are bit-identical for
+any number of workers. A plain look-up has one token in each bag, and empty `offsets`. Tables may
+have any precision (`nn/cpu/precision.py`).
 
-d and k are not compile-time constants here: that was measured to gain nothing, since rows are
-waited for, not computed on.
+d and k are not compile-time constants: making them so gained nothing in measurements, because the
+time goes into waiting for rows.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
+from hashembed.core.arrays import F32, F64, I16, I64, U16, U64, Bools
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import FAST, njit
 from hashembed.core.threads import wait_for_all
@@ -28,6 +31,73 @@ DIGIT = 11  # bits that one pass of the radix sort takes
 
 u64 = np.uint64
 LOW_HALF = u64(0xFFFFFFFF)
+
+Table = F32 | F64 | I16 | U16  # half precision as its bits
+Sums = F32 | F64
+
+
+class BagArrays(NamedTuple):
+    """One call of a layer. An absent option is an empty array."""
+
+    E: Table  # (B, d)
+    P: Table  # (K, k)
+    rows: I64  # (N,)
+    buckets: I64  # (N, k)
+    offsets: I64  # (n + 1,)
+    keep: Bools  # (N,)
+    weights: Sums  # (N,)
+    mean: bool
+    concat: bool
+    append: bool
+
+
+class TokenGradients(NamedTuple):
+    """What the gradients are sums of, for every token t and component i.
+
+        dloss/dE[bucket]  +=  factors[t, i] * grad[bags[t]]
+        dloss/dP[row]     +=  P_terms[places[t]]
+
+    A token that does not count has bags[t] = places[t] = -1.
+    """
+
+    bags: I64  # (N,)
+    places: I64  # (N,)
+    factors: Sums  # (N, k)
+    P_terms: Sums  # (N, k)
+    weights_grad: Sums  # (N,): the gradient of the per-sample weights
+
+
+class Terms(NamedTuple):
+    """Terms of the gradient of a table, for every token t and component i.
+
+        table_grad[targets[t, i]]  +=  factors[t, i] * source[source_rows[t], i * step + (0 .. width)]
+
+    Tokens with source_rows[t] = -1 have none. Empty `factors` are 1.
+    """
+
+    targets: I64  # (N, c): rows of the table
+    source: Table  # (n, D)
+    source_rows: I64  # (N,)
+    factors: Sums  # (N, c)
+    step: int
+
+
+class SumScratch(NamedTuple):
+    """What the workers of `sum_rows` use on the way, one row for each."""
+
+    items: U64  # (workers, N c)
+    spare: U64  # (workers, N c)
+    total: Sums  # (workers, width)
+    found: I64  # (workers,): distinct rows
+
+
+class TableGradient(NamedTuple):
+    """Where `sum_rows` writes: all rows of `values`, or the touched rows and their numbers."""
+
+    size: int  # rows of the table
+    dense: bool
+    rows: I64  # (most touched rows,)
+    values: Table  # (size, width) or (most touched rows, width)
 
 
 @njit(nogil=True, cache=True)
@@ -42,16 +112,16 @@ def id_keys(worker, workers, barrier, ids, keys):
 def locate(worker, workers, barrier, keys, seeds, K, B, indexing, rows, buckets):
     """rows (N,) and buckets (N, k) of keys (N,) -> whether every rank is below K."""
     n, k = buckets.shape
-    fine = True
+    valid = True
     for t in range(n * worker // workers, n * (worker + 1) // workers):
         key = keys[t]
         row = row_of(key, seeds[0], K, indexing)
         if row < 0 or row >= K:
-            fine = False
+            valid = False
         rows[t] = row
         for i in range(k):
             buckets[t, i] = bucket_of(i, key, row, seeds[i + 1], B, indexing)
-    return fine
+    return valid
 
 
 @njit(inline="always")
@@ -75,7 +145,7 @@ def bag_limits(offsets, bag):
 
 
 @njit(inline="always")
-def ask_for(flat, d, P, rows, buckets, t):
+def prefetch_token(flat, d, P, rows, buckets, t):
     """Prefetch what token t will read; `flat` is E as one long array."""
     if len(P) > 0:
         prefetch(P, rows[t])
@@ -108,30 +178,16 @@ def sort_by_row(items, spare, count, bits):
     return items
 
 
-# No fastmath here: a hash vector is the reference's to the bit.
+# No fastmath here: hash vectors are bit-identical to those of the reference.
 @njit(nogil=True, cache=True, error_model="numpy")
-def forward(
-    worker,
-    workers,
-    barrier,
-    E,
-    P,
-    rows,
-    buckets,
-    offsets,
-    keep,
-    weights,
-    mean,
-    concat,
-    append,
-    total,
-    out,
-):
-    """out (n, D) = sums or means of hash vectors; total (workers, D) is room to add up in."""
+def forward(worker, workers, barrier, call, total, out):
+    """out (n, D) = sums or means of hash vectors; total (workers, D) is scratch."""
+    E, P, rows, buckets, offsets = call.E, call.P, call.rows, call.buckets, call.offsets
+    keep, weights, append = call.keep, call.weights, call.append
     d, k, flat = E.shape[1], buckets.shape[1], E.reshape(-1)
     importance, every, equal = len(P) > 0, len(keep) == 0, len(weights) == 0
-    step = d if concat else 0
-    inner = d * k if concat else d
+    step = d if call.concat else 0
+    inner = d * k if call.concat else d
     h = total[worker]
     one = h.dtype.type(1)
     first, last = owned_bags(worker, workers, offsets, len(out))
@@ -141,7 +197,7 @@ def forward(
         h[:] = 0
         count = 0
         for t in range(t0, t1):
-            ask_for(flat, d, P, rows, buckets, min(t + AHEAD, end - 1))
+            prefetch_token(flat, d, P, rows, buckets, min(t + AHEAD, end - 1))
             if not (every or keep[t]):
                 continue
             count += 1
@@ -153,45 +209,21 @@ def forward(
                     h[base + j] += p * load(E, bucket, j)
                 if append:
                     h[inner + i] += p
-        divisor = h.dtype.type(max(count, 1) if mean else 1)
+        divisor = h.dtype.type(max(count, 1) if call.mean else 1)
         for j in range(len(h)):
             store(out, bag, j, h[j] / divisor)
 
 
 @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-def slopes(
-    worker,
-    workers,
-    barrier,
-    E,
-    P,
-    rows,
-    buckets,
-    offsets,
-    keep,
-    weights,
-    mean,
-    concat,
-    append,
-    grad,
-    want_slopes,
-    bags,
-    places,
-    factors,
-    slope,
-    weights_grad,
-):
-    """What the gradients of E and P are sums of, for every token t and component i.
-
-        dloss/dE[bucket]  +=  factors[t, i] * grad[bags[t]]
-        dloss/dP[row]     +=  slope[places[t]]
-
-    A token that does not count has bags[t] = places[t] = -1.
-    """
+def token_gradients(worker, workers, barrier, call, grad, want_dots, found):
+    """Fill `found`; P_terms and weights_grad only with `want_dots`."""
+    E, P, rows, buckets, offsets = call.E, call.P, call.rows, call.buckets, call.offsets
+    keep, weights, append = call.keep, call.weights, call.append
+    bags, places, factors = found.bags, found.places, found.factors
     d, k, flat = E.shape[1], buckets.shape[1], E.reshape(-1)
     importance, every, equal = len(P) > 0, len(keep) == 0, len(weights) == 0
-    step = d if concat else 0
-    inner = d * k if concat else d
+    step = d if call.concat else 0
+    inner = d * k if call.concat else d
     one, zero = factors.dtype.type(1), factors.dtype.type(0)
     first, last = owned_bags(worker, workers, offsets, len(grad))
     end = bag_limits(offsets, last - 1)[1] if first < last else 0
@@ -200,9 +232,9 @@ def slopes(
         count = 0
         for t in range(t0, t1):
             count += every or keep[t]
-        scale = one / factors.dtype.type(max(count, 1) if mean else 1)
+        scale = one / factors.dtype.type(max(count, 1) if call.mean else 1)
         for t in range(t0, t1):
-            ask_for(flat, d, P, rows, buckets, min(t + AHEAD, end - 1))
+            prefetch_token(flat, d, P, rows, buckets, min(t + AHEAD, end - 1))
             counts = every or keep[t]
             bags[t] = bag if counts else -1
             places[t] = t if counts else -1
@@ -211,79 +243,70 @@ def slopes(
             for i in range(k):
                 p = load(P, rows[t], i) if importance else one
                 factors[t, i] = w * p
-                if want_slopes:
+                if want_dots:
                     bucket, base = buckets[t, i], i * step
                     dot = load(grad, bag, inner + i) if append else zero
                     for j in range(d):
                         dot += load(grad, bag, base + j) * load(E, bucket, j)
-                    slope[t, i] = w * dot
+                    found.P_terms[t, i] = w * dot
                     total += p * dot
-            if want_slopes and not equal:
-                weights_grad[t] = scale * total if counts else zero
-    if worker + 1 == workers:  # behind the last bag
+            if want_dots and not equal:
+                found.weights_grad[t] = scale * total if counts else zero
+    if worker + 1 == workers:  # tokens behind the last bag
         for t in range(bag_limits(offsets, len(grad) - 1)[1] if len(grad) else 0, len(rows)):
             bags[t] = -1
             places[t] = -1
-            if want_slopes and not equal:
-                weights_grad[t] = zero
+            if want_dots and not equal:
+                found.weights_grad[t] = zero
+
+
+@njit(inline="always")
+def collect_items(terms, low, high, split, items):
+    """The terms of the table's rows low..high, in token order -> their number.
+
+    An item is its row (from `low` on), its token and, in the last `split` bits, its component.
+    """
+    n, c = terms.targets.shape
+    count = 0
+    for t in range(n):
+        if terms.source_rows[t] < 0:
+            continue
+        for i in range(c):
+            row = terms.targets[t, i]
+            items[count] = (u64(row - low) << u64(32)) | (u64(t) << split) | u64(i)
+            count += (row >= low) & (row < high)
+    return count
 
 
 @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-def sum_rows(
-    worker,
-    workers,
-    barrier,
-    index,
-    size,
-    source_rows,
-    source,
-    step,
-    factors,
-    dense,
-    items,
-    spare,
-    total,
-    found,
-    out_rows,
-    out,
-):
-    """Sums of rows of `source` by the table's row that they belong to, index (N, c).
+def sum_rows(worker, workers, barrier, terms, scratch, out):
+    """Add up the terms of each row of a table, and write the sums to `out`.
 
-        out[index[t, i]] += factors[t, i] * source[source_rows[t], i * step : i * step + width]
-
-    Sums go to their row of `out` when `dense`; else, in the order of rows, to out[:m] with
-    their rows in out_rows[:m], where m = sum of found (workers,). Without `factors` they are 1.
+    If that is compact, the sums stand in the order of rows in its first sum(found) rows.
     """
-    width = out.shape[1]
-    n, c = index.shape
+    source, source_rows, factors = terms.source, terms.source_rows, terms.factors
+    size, width = out.size, out.values.shape[1]
     low, high = size * worker // workers, size * (worker + 1) // workers
-    mine, h = items[worker], total[worker]
+    h = scratch.total[worker]
     one = h.dtype.type(1)
-    split = u64(0)  # an item is its row, its token and, in the last bits, its component
-    while (1 << split) < c:
+    split = u64(0)
+    while (1 << split) < terms.targets.shape[1]:
         split += u64(1)
     component = u64((1 << split) - 1)
-    count = 0
-    for t in range(n):
-        if source_rows[t] < 0:
-            continue
-        for i in range(c):
-            row = index[t, i]
-            mine[count] = (u64(row - low) << u64(32)) | (u64(t) << split) | u64(i)
-            count += (row >= low) & (row < high)
+    count = collect_items(terms, low, high, split, scratch.items[worker])
     bits = 0
     while (np.int64(1) << bits) < high - low:
         bits += 1
-    mine = sort_by_row(mine, spare[worker], count, bits)
+    mine = sort_by_row(scratch.items[worker], scratch.spare[worker], count, bits)
     unique = 0
     for x in range(count):
         unique += x == 0 or mine[x] >> u64(32) != mine[x - 1] >> u64(32)
-    found[worker] = unique
+    scratch.found[worker] = unique
     wait_for_all(barrier, workers)
 
     slot = np.int64(0)
     for w in range(worker):
-        slot += found[w]
+        slot += scratch.found[w]
     x = 0
     while x < count:
         key = mine[x] >> u64(32)
@@ -294,14 +317,14 @@ def sum_rows(
             prefetch(source, source_rows[np.int64((ahead & LOW_HALF) >> split)])
             t = np.int64((mine[x] & LOW_HALF) >> split)
             i = np.int64(mine[x] & component)
-            s, base = source_rows[t], i * step
+            s, base = source_rows[t], i * terms.step
             f = factors[t, i] if len(factors) else one
             for j in range(width):
                 h[j] += f * load(source, s, base + j)
             x += 1
-        target = row if dense else slot
-        if not dense:
-            out_rows[slot] = row
+        target = row if out.dense else slot
+        if not out.dense:
+            out.rows[slot] = row
         for j in range(width):
-            store(out, target, j, h[j])
+            store(out.values, target, j, h[j])
         slot += 1

@@ -1,4 +1,4 @@
-"""The Numba kernels of `nn/cpu/bag_kernels.py`, called on tensors."""
+"""Calls of the Numba kernels of `nn/cpu/bag_kernels.py` on tensors."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from hashembed.nn.cpu import bag_kernels
 
 Array = npt.NDArray[Any]
 
-# What sums are taken in, by the tables' precision.
+# The precision of sums, by that of the tables.
 ACCUMULATION = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
@@ -28,19 +28,29 @@ _ARRAY_TYPES = {
 }
 
 _NUMBERS_PER_WORKER = 2**15  # less work than this is not worth a thread
-MAX_TOKENS = 2**26  # in one call; so many fit, with 64 hashes each, into half an item of a sort
+MAX_TOKENS = 2**26  # in one call: with 64 hashes each, this many fit into half an item of a sort
 
 
 def run_kernel(kernel: Callable[..., Any], numbers: int, *arguments: Any) -> list[Any]:
-    """The kernel on as many of torch's threads as so many numbers are worth."""
+    """Run the kernel on torch's threads; numbers: how many it processes, to choose how many."""
     workers = max(1, min(torch.get_num_threads(), numbers // _NUMBERS_PER_WORKER))
-    types = tuple(a.dtype for a in arguments if isinstance(a, np.ndarray))
-    with may_compile((kernel, types)):
+    with may_compile((kernel, *_dtypes(arguments))):
         return run_workers(kernel, workers, *arguments)
 
 
+def _dtypes(arguments: tuple[Any, ...]) -> list[np.dtype[Any]]:
+    """The types of all arrays, also of those in call objects."""
+    found = []
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            found.append(argument.dtype)
+        elif isinstance(argument, tuple):
+            found += _dtypes(argument)
+    return found
+
+
 class _Memory:
-    """A tensor's memory as NumPy's protocol describes it, kept alive by the array made of it."""
+    """A tensor's memory in NumPy's array protocol. The array made of it keeps the tensor alive."""
 
     def __init__(self, tensor: Tensor, dtype: np.dtype[Any]) -> None:
         self.tensor = tensor
@@ -53,10 +63,10 @@ class _Memory:
 
 
 def as_array(tensor: Tensor) -> Array:
-    """The tensor's memory; half precision as integers, the way `nn/cpu/precision.py` wants it.
+    """The tensor's memory; half precision as integers, as `nn/cpu/precision.py` expects it.
 
-    Not by `Tensor.numpy()`, after which torch refuses to resize the storage: FSDP frees the
-    parameters that it has gathered by resizing them to nothing.
+    `Tensor.numpy()` would not do: torch refuses to resize a storage after it, and FSDP frees
+    gathered parameters by resizing them to nothing.
     """
     tensor = tensor.detach().contiguous()
     dtype = _ARRAY_TYPES[_AS_BITS.get(tensor.dtype, tensor.dtype)]
@@ -70,7 +80,7 @@ def _optional(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> Array:
 
 
 class Bags(NamedTuple):
-    """One call: the tables, which of their rows each token reads, and what to do with them."""
+    """One call of a layer: tables, the rows that each token reads, and options."""
 
     weight: Tensor  # E (B, d)
     importance: Tensor | None  # P (K, k)
@@ -96,26 +106,26 @@ class Bags(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Products that a pass takes."""
+        """Products that a pass computes."""
         return self.buckets.numel() * self.weight.shape[1]
 
-    def arrays(self) -> tuple[Any, ...]:
-        """What the kernels begin with; an option that is absent is an empty array."""
-        return (
-            as_array(self.weight),
-            _optional(self.importance, self.weight.dtype, 0, self.buckets.shape[1]),
-            as_array(self.rows),
-            as_array(self.buckets),
-            _optional(self.offsets, torch.int64, 0),
-            _optional(self.keep, torch.bool, 0),
-            _optional(self.weights, ACCUMULATION[self.weight.dtype], 0),
-            self.mean,
-            self.concat,
-            self.append,
+    def arrays(self) -> bag_kernels.BagArrays:
+        """The same for the kernels."""
+        return bag_kernels.BagArrays(
+            E=as_array(self.weight),
+            P=_optional(self.importance, self.weight.dtype, 0, self.buckets.shape[1]),
+            rows=as_array(self.rows),
+            buckets=as_array(self.buckets),
+            offsets=_optional(self.offsets, torch.int64, 0),
+            keep=_optional(self.keep, torch.bool, 0),
+            weights=_optional(self.weights, ACCUMULATION[self.weight.dtype], 0),
+            mean=self.mean,
+            concat=self.concat,
+            append=self.append,
         )
 
     def check(self) -> None:
-        """Kernels do not look where they write."""
+        """Refuse offsets that would make kernels read or write beyond their arrays."""
         n = len(self.rows)
         if n > MAX_TOKENS:
             raise ValueError(f"a call takes at most {MAX_TOKENS:,} ids, found {n:,}")
@@ -164,12 +174,12 @@ def forward(bags: Bags) -> Tensor:
     bags.check()
     out = bags.weight.new_empty((bags.num_bags, bags.width))
     total = torch.empty(torch.get_num_threads(), bags.width, dtype=ACCUMULATION[bags.weight.dtype])
-    run_kernel(bag_kernels.forward, bags.numbers, *bags.arrays(), total.numpy(), as_array(out))
+    run_kernel(bag_kernels.forward, bags.numbers, bags.arrays(), total.numpy(), as_array(out))
     return out
 
 
 class Gradient(NamedTuple):
-    """Of a table: all of it; or the rows that were touched, in order."""
+    """The gradient of a table: all of it, or only the touched rows, in order."""
 
     rows: Tensor | None  # (m,)
     values: Tensor  # (m, width)
@@ -191,60 +201,43 @@ def backward(bags: Bags, grad: Tensor, wanted: Wanted, compact: tuple[bool, bool
     """The wanted gradients; compact: whether those of E and of P hold only touched rows."""
     bags.check()
     n, k = bags.buckets.shape
-    d, dtype = bags.weight.shape[1], ACCUMULATION[bags.weight.dtype]
-    bag, place = torch.empty_like(bags.rows), torch.empty_like(bags.rows)
-    factors, slope = torch.empty(n, k, dtype=dtype), torch.empty(n, k, dtype=dtype)
-    of_weights = torch.empty(n, dtype=dtype)
-    run_kernel(
-        bag_kernels.slopes,
-        bags.numbers,
-        *bags.arrays(),
-        as_array(grad),
-        wanted.importance or wanted.weights,
-        *(t.numpy() for t in (bag, place, factors, slope, of_weights)),
+    dtype = ACCUMULATION[bags.weight.dtype]
+    found = bag_kernels.TokenGradients(
+        bags=torch.empty_like(bags.rows).numpy(),
+        places=torch.empty_like(bags.rows).numpy(),
+        factors=torch.empty(n, k, dtype=dtype).numpy(),
+        P_terms=torch.empty(n, k, dtype=dtype).numpy(),
+        weights_grad=(weights_grad := torch.empty(n, dtype=dtype)).numpy(),
     )
-    of_E = of_P = None
+    upstream, want_dots = as_array(grad), wanted.importance or wanted.weights
+    kernel = bag_kernels.token_gradients
+    run_kernel(kernel, bags.numbers, bags.arrays(), upstream, want_dots, found)
+    E_grad = P_grad = None
     if wanted.weight:
-        step = d if bags.concat else 0
-        of_E = _sum_rows(bags.weight, bags.buckets, bag, grad, step, factors, compact[0])
+        buckets, step = as_array(bags.buckets), bags.weight.shape[1] if bags.concat else 0
+        terms = bag_kernels.Terms(buckets, upstream, found.bags, found.factors, step)
+        E_grad = _sum_rows(bags.weight, terms, compact[0])
     if wanted.importance and bags.importance is not None:
-        ones, rows = factors[:0], bags.rows.unsqueeze(1)
-        of_P = _sum_rows(bags.importance, rows, place, slope, 0, ones, compact[1])
-    return of_E, of_P, of_weights if wanted.weights else None
+        rows, ones = as_array(bags.rows).reshape(-1, 1), found.factors[:0]
+        terms = bag_kernels.Terms(rows, found.P_terms, found.places, ones, 0)
+        P_grad = _sum_rows(bags.importance, terms, compact[1])
+    return E_grad, P_grad, weights_grad if wanted.weights else None
 
 
-def _sum_rows(
-    table: Tensor,
-    index: Tensor,
-    source_rows: Tensor,
-    source: Tensor,
-    step: int,
-    factors: Tensor,
-    compact: bool,
-) -> Gradient:
-    """See `sum_rows` in `nn/cpu/bag_kernels.py`."""
-    workers, (n, c), (size, width) = torch.get_num_threads(), index.shape, table.shape
+def _sum_rows(table: Tensor, terms: bag_kernels.Terms, compact: bool) -> Gradient:
+    """The gradient of a table as the sum of its terms."""
+    workers, (n, c), (size, width) = torch.get_num_threads(), terms.targets.shape, table.shape
     items = torch.empty(2, workers, n * c, dtype=torch.int64).numpy().view(np.uint64)
-    total = torch.empty(workers, width, dtype=ACCUMULATION[table.dtype])
-    found = torch.zeros(workers, dtype=torch.int64)
+    scratch = bag_kernels.SumScratch(
+        items=items[0],
+        spare=items[1],
+        total=torch.empty(workers, width, dtype=ACCUMULATION[table.dtype]).numpy(),
+        found=np.zeros(workers, np.int64),
+    )
     most = min(n * c, size) if compact else 0
     rows = torch.empty(most, dtype=torch.int64)
-    out = table.new_empty((most, width)) if compact else torch.zeros_like(table)
-    run_kernel(
-        bag_kernels.sum_rows,
-        n * c * width,
-        as_array(index),
-        size,
-        as_array(source_rows),
-        as_array(source),
-        step,
-        as_array(factors),
-        not compact,
-        *items,
-        total.numpy(),
-        found.numpy(),
-        rows.numpy(),
-        as_array(out),
-    )
-    count = int(found.sum())
-    return Gradient(rows[:count], out[:count]) if compact else Gradient(None, out)
+    values = table.new_empty((most, width)) if compact else torch.zeros_like(table)
+    out = bag_kernels.TableGradient(size, not compact, rows.numpy(), as_array(values))
+    run_kernel(bag_kernels.sum_rows, n * c * width, terms, scratch, out)
+    count = int(scratch.found.sum())
+    return Gradient(rows[:count], values[:count]) if compact else Gradient(None, values)

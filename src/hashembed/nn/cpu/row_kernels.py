@@ -1,20 +1,23 @@
 """Updates of single rows of a table, for the optimizers of `nn/optim/optimizers.py`.
 
 `rows` (m,) are distinct and `values` (m, width) their gradients; a worker owns a part of them.
-Tables may be of any precision (`nn/cpu/precision.py`); state and arithmetic are float32 or float64.
+Tables may have any precision (`nn/cpu/precision.py`); state and arithmetic are float32 or float64.
 
 Under Adam and momentum a row moves in every step, with or without a gradient. Here it moves only
-when it is needed, and then makes up for the steps it missed (`catch_up`). For that there are
+when it is needed, and then makes up for the steps that it missed (`catch_up`). That takes
 
-- a *record* for each row, side by side: the moments m, and v under Adam, and the step that they are
-  of, an integer in the place of a float (`stamps` is the same memory, seen as integers);
+- a *record* for each row: the moments m, and v under Adam, and then a stamp, the step that they
+  are of, an integer in the place of a float;
 - a *history* (5, ring), float64: for each past step, at its number modulo `ring`, how far a row
-  last updated then has moved since, in units of m (`TAIL`) or of m / (sqrt(v) + `EPS`); and how
-  much all steps up to then have shrunk m, v and the weights, as logarithms to the base 2.
+  last updated then has moved since, in units of m (`TAIL`) or of m / (sqrt(v) + `EPS`); and by
+  how much all steps up to then have shrunk m, v and the weights, as logarithms to the base 2.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
+from hashembed.core.arrays import F32, F64, I16, I32, I64, U16
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.nn.cpu.precision import load, store
@@ -23,8 +26,18 @@ LINE = 16  # floats in a cache line
 TAIL, EPS, LOG_M, LOG_V, LOG_KEPT = range(5)  # rows of a history
 
 
+class LazyTable(NamedTuple):
+    """A table whose rows may have pending updates."""
+
+    table: F32 | F64 | I16 | U16  # (n, width); half precision as its bits
+    records: F32 | F64  # (n, record_width)
+    stamps: I32 | I64  # (n, record_width): the memory of the records as integers
+    history: F64  # (5, ring)
+    factors: F64  # (3, m): by which m, v and the weights shrink in the last 0, 1, 2, ... steps
+
+
 @njit(inline="always")
-def ask_for(flat, width, row):
+def prefetch_row(flat, width, row):
     """Prefetch a row of a table that is given as one long array."""
     for j in range(0, width, LINE):
         prefetch(flat, row * width + j)
@@ -37,7 +50,7 @@ def sgd(worker, workers, barrier, table, rows, values, rate):
     m, width = values.shape
     flat = table.reshape(-1)
     for x in range(m * worker // workers, m * (worker + 1) // workers):
-        ask_for(flat, width, rows[min(x + AHEAD, m - 1)])
+        prefetch_row(flat, width, rows[min(x + AHEAD, m - 1)])
         row = rows[x]
         for j in range(width):
             store(table, row, j, load(table, row, j) - rate[0] * load(values, x, j))
@@ -45,7 +58,10 @@ def sgd(worker, workers, barrier, table, rows, values, rate):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def adagrad(worker, workers, barrier, table, sums, rows, values, rate, epsilon):
-    """s += g^2, p -= rate * g / (sqrt(s) + epsilon); with one s a row it adds the mean square."""
+    """s += g^2, p -= rate * g / (sqrt(s) + epsilon).
+
+    If `sums` has one column, a row has one s, and the mean square is added to it.
+    """
     m, width = values.shape
     kind = sums.dtype.type
     rate, epsilon = kind(rate), kind(epsilon)
@@ -53,8 +69,8 @@ def adagrad(worker, workers, barrier, table, sums, rows, values, rate, epsilon):
     rowwise = sums.shape[1] < width
     for x in range(m * worker // workers, m * (worker + 1) // workers):
         ahead = rows[min(x + AHEAD, m - 1)]
-        ask_for(flat, width, ahead)
-        ask_for(flat_sums, sums.shape[1], ahead)
+        prefetch_row(flat, width, ahead)
+        prefetch_row(flat_sums, sums.shape[1], ahead)
         row = rows[x]
         if rowwise:
             square = kind(0)
@@ -71,21 +87,21 @@ def adagrad(worker, workers, barrier, table, sums, rows, values, rate, epsilon):
 
 
 def record_width(width: int, moments: int = 2) -> int:
-    """Numbers in a record: the moments and a stamp, rounded up to whole or even parts of 16.
+    """Numbers in a record: the moments and a stamp, rounded up to a power of two or to whole 16s.
 
-    So that a record lies in as few cache lines as it can.
+    So a record lies in as few cache lines as possible.
     """
     used = moments * width + 1
     return 1 << (used - 1).bit_length() if used <= 16 else -(-used // 16) * 16
 
 
 @njit(inline="always")
-def catch_up(table, records, stamps, history, powers, row, now, moments, move):
-    """Bring a row to step `now`: what happens to it while its gradient is zero.
+def catch_up(lazy, row, now, moments, move):
+    """Bring a row to step `now`: apply what happens to it while its gradient is zero.
 
-    `powers` (3, n) are the factors by which m, v and the weights shrink in the last n steps.
-    Without `move` the row has been written meanwhile: it stays, and only its moments go on.
+    Without `move` somebody wrote to the row meanwhile: it stays, and only its moments decay.
     """
+    table, records, stamps, history = lazy.table, lazy.records, lazy.stamps, lazy.history
     kind = records.dtype.type
     width, ring = table.shape[1], history.shape[1]
     then = np.int64(stamps[row, moments * width])
@@ -99,8 +115,9 @@ def catch_up(table, records, stamps, history, powers, row, now, moments, move):
             for j in range(width):
                 store(table, row, j, kept * load(table, row, j))
         return
-    if skipped < powers.shape[1]:
-        decay1, decay2, kept = powers[0, skipped], powers[1, skipped], powers[2, skipped]
+    factors = lazy.factors
+    if skipped < factors.shape[1]:
+        decay1, decay2, kept = factors[0, skipped], factors[1, skipped], factors[2, skipped]
     else:
         decay1 = 2.0 ** (history[LOG_M, here] - history[LOG_M, there])
         decay2 = 2.0 ** (history[LOG_V, here] - history[LOG_V, there])
@@ -120,94 +137,91 @@ def catch_up(table, records, stamps, history, powers, row, now, moments, move):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def catch_up_rows(
-    worker,
-    workers,
-    barrier,
-    table,
-    records,
-    stamps,
-    history,
-    powers,
-    rows,
-    begin,
-    end,
-    now,
-    moments,
-    move,
-):
-    """Rows (m,), here with repeats, to step `now`; a worker owns a part of begin..end."""
+def catch_up_rows(worker, workers, barrier, lazy, rows, begin, end, now, moments, move):
+    """Bring rows (m,), here with repeats, to step `now`; a worker owns a part of begin..end."""
     low = begin + (end - begin) * worker // workers
     high = begin + (end - begin) * (worker + 1) // workers
-    width, record = table.shape[1], records.shape[1]
-    flat, flat_records = table.reshape(-1), records.reshape(-1)
+    width, record = lazy.table.shape[1], lazy.records.shape[1]
+    flat, flat_records = lazy.table.reshape(-1), lazy.records.reshape(-1)
     m, place = len(rows), moments * width
     for x in range(m):
         ahead = rows[min(x + 2 * AHEAD, m - 1)]
         if low <= ahead < high:
             prefetch(flat_records, ahead * record + place)
         ahead = rows[min(x + AHEAD, m - 1)]
-        if low <= ahead < high and stamps[ahead, place] != now:
-            ask_for(flat, width, ahead)
-            ask_for(flat_records, record, ahead)
+        if low <= ahead < high and lazy.stamps[ahead, place] != now:
+            prefetch_row(flat, width, ahead)
+            prefetch_row(flat_records, record, ahead)
         row = rows[x]
         if low <= row < high:
-            catch_up(table, records, stamps, history, powers, row, now, moments, move)
+            catch_up(lazy, row, now, moments, move)
+
+
+class AdamStep(NamedTuple):
+    """The numbers of one step of Adam."""
+
+    step: int  # from 1 on
+    beta1: float
+    rest1: float  # 1 - beta1
+    beta2: float
+    rest2: float  # 1 - beta2
+    size: float  # the rate over 1 - beta1^step
+    root: float  # 1 over the root of 1 - beta2^step
+    epsilon: float
+    kept: float  # by which weight decay multiplies a weight
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def adam(
-    worker, workers, barrier, table, records, stamps, history, powers, rows, values, step, numbers
-):
-    """Step number `step` of Adam, from 1 on, for rows that may have missed steps before.
-
-    `numbers`: beta1, 1 - beta1, beta2, 1 - beta2, the rate over 1 - beta1^step, 1 over the root of
-    1 - beta2^step, epsilon, and what weight decay leaves of a weight.
-    """
+def adam(worker, workers, barrier, lazy, rows, values, numbers):
+    """A step of Adam for rows that may have missed steps before."""
+    table, records, step = lazy.table, lazy.records, numbers.step
     kind = records.dtype.type
-    beta1, rest1, beta2, rest2 = (
-        kind(numbers[0]),
-        kind(numbers[1]),
-        kind(numbers[2]),
-        kind(numbers[3]),
-    )
-    size, root, small, kept = kind(numbers[4]), kind(numbers[5]), kind(numbers[6]), kind(numbers[7])
+    beta1, rest1 = kind(numbers.beta1), kind(numbers.rest1)
+    beta2, rest2 = kind(numbers.beta2), kind(numbers.rest2)
+    size, root = kind(numbers.size), kind(numbers.root)
+    epsilon, kept = kind(numbers.epsilon), kind(numbers.kept)
     m, width = values.shape
-    record = records.shape[1]
     flat, flat_records = table.reshape(-1), records.reshape(-1)
     for x in range(m * worker // workers, m * (worker + 1) // workers):
         ahead = rows[min(x + AHEAD, m - 1)]
-        ask_for(flat, width, ahead)
-        ask_for(flat_records, record, ahead)
+        prefetch_row(flat, width, ahead)
+        prefetch_row(flat_records, records.shape[1], ahead)
         row = rows[x]
-        catch_up(table, records, stamps, history, powers, row, step - 1, 2, True)
-        stamps[row, 2 * width] = step
+        catch_up(lazy, row, step - 1, 2, True)
+        lazy.stamps[row, 2 * width] = step
         for j in range(width):
             g = load(values, x, j)
             mean = beta1 * records[row, j] + rest1 * g
             square = beta2 * records[row, width + j] + rest2 * g * g
             records[row, j], records[row, width + j] = mean, square
-            change = size * mean / (np.sqrt(square) * root + small)
+            change = size * mean / (np.sqrt(square) * root + epsilon)
             store(table, row, j, kept * load(table, row, j) - change)
 
 
+class MomentumStep(NamedTuple):
+    """The numbers of one step with momentum: m = mu m + g, p -= of_m m + of_g g."""
+
+    step: int  # from 1 on
+    mu: float
+    of_m: float
+    of_g: float
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def momentum(
-    worker, workers, barrier, table, records, stamps, history, powers, rows, values, step, numbers
-):
-    """m = mu m + g, p -= a m + c g, for rows that may have missed steps; numbers: mu, a, c."""
+def momentum(worker, workers, barrier, lazy, rows, values, numbers):
+    """A step with momentum for rows that may have missed steps before."""
+    table, records, step = lazy.table, lazy.records, numbers.step
     kind = records.dtype.type
-    mu, of_m, of_g = kind(numbers[0]), kind(numbers[1]), kind(numbers[2])
+    mu, of_m, of_g = kind(numbers.mu), kind(numbers.of_m), kind(numbers.of_g)
     m, width = values.shape
-    record = records.shape[1]
     flat, flat_records = table.reshape(-1), records.reshape(-1)
     for x in range(m * worker // workers, m * (worker + 1) // workers):
         ahead = rows[min(x + AHEAD, m - 1)]
-        ask_for(flat, width, ahead)
-        ask_for(flat_records, record, ahead)
+        prefetch_row(flat, width, ahead)
+        prefetch_row(flat_records, records.shape[1], ahead)
         row = rows[x]
-        catch_up(table, records, stamps, history, powers, row, step - 1, 1, True)
-        stamps[row, width] = step
+        catch_up(lazy, row, step - 1, 1, True)
+        lazy.stamps[row, width] = step
         for j in range(width):
             g = load(values, x, j)
             moment = mu * records[row, j] + g

@@ -105,8 +105,8 @@ class RowSGD(RowOptimizer):
             state["step"] = int(state.get("step", 0))
             self._make_records(p, state, 0.0)
         t, table = self._begin_lazy_step(p, state, group)
-        numbers = (t, self._factors(group))
-        run_kernel(row_kernels.momentum, 2 * values.numel(), *table, *gradient, *numbers)
+        numbers = row_kernels.MomentumStep(t, *self._factors(group))
+        run_kernel(row_kernels.momentum, 2 * values.numel(), table, *gradient, numbers)
         self._end_lazy_step(state, group)
 
     def _history_step(self, state: State, group: Group) -> Step:
@@ -276,10 +276,19 @@ class RowAdam(RowOptimizer):
             self._make_records(p, state, self._next_epsilon(state, group))
         kept = self._kept(group)
         t, table = self._begin_lazy_step(p, state, group)
-        size, root = float(group["lr"]) / (1 - beta1**t), 1 / math.sqrt(1 - beta2**t)
-        numbers = (beta1, 1 - beta1, beta2, 1 - beta2, size, root, float(group["eps"]), kept)
+        numbers = row_kernels.AdamStep(
+            step=t,
+            beta1=beta1,
+            rest1=1 - beta1,
+            beta2=beta2,
+            rest2=1 - beta2,
+            size=float(group["lr"]) / (1 - beta1**t),
+            root=1 / math.sqrt(1 - beta2**t),
+            epsilon=float(group["eps"]),
+            kept=kept,
+        )
         gradient = (rows.numpy(), as_array(values))
-        run_kernel(row_kernels.adam, 4 * values.numel(), *table, *gradient, t, numbers)
+        run_kernel(row_kernels.adam, 4 * values.numel(), table, *gradient, numbers)
         self._end_lazy_step(state, group)
 
     def _history_step(self, state: State, group: Group) -> Step:

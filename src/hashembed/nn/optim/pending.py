@@ -7,7 +7,7 @@ table has `records` and a `history`: see `nn/cpu/row_kernels.py` and `history.py
 
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 
 from hashembed.core.arrays import F64
 from hashembed.nn.cpu import row_kernels
-from hashembed.nn.cpu.launch import Array, as_array, run_kernel
+from hashembed.nn.cpu.launch import as_array, run_kernel
+from hashembed.nn.cpu.row_kernels import LazyTable
 from hashembed.nn.optim import history
 from hashembed.nn.optim.tables import Group, State, memory, stamps_of, zero_records
 from hashembed.nn.owners import Use
@@ -39,16 +40,6 @@ class Tracked:
         self.passes = 0  # backward passes that updated the table since the last `step()`
         self.updated_in_backward = False  # whether any pass has
         self.gpu_steps = 0  # steps on a GPU that the host knows of
-
-
-class LazyTable(NamedTuple):
-    """What kernels need for the rows of a table to catch up; see `nn/cpu/row_kernels.py`."""
-
-    table: Array
-    records: Array
-    stamps: Array
-    history: F64
-    factors: F64
 
 
 class PendingUpdates(Optimizer):
@@ -173,7 +164,7 @@ class PendingUpdates(Optimizer):
         # The garbage collector may run at any time, even while threads are made.
         work = 0 if self._in_finalizer else rows.numel() * p.shape[1]
         table = self._lazy_table(p, state, self.group_of(p))
-        run_kernel(row_kernels.catch_up_rows, work, *table, as_array(rows), *numbers)
+        run_kernel(row_kernels.catch_up_rows, work, table, as_array(rows), *numbers)
 
     def _catch_up_all(self, p: Tensor, move: bool = True) -> None:
         state, tracked = self.state.get(p), self._tracked.get(id(p))
