@@ -12,6 +12,7 @@ from hashembed.core.arrays import F32, I64
 from hashembed.engine.labels import Labels
 from hashembed.engine.protocol import (
     CHUNK,
+    Snippets,
     State,
     check_arrays,
     check_class_weights,
@@ -31,7 +32,7 @@ from hashembed.nn.engine.learning import (
 )
 from hashembed.nn.engine.network import Network, draw_kept
 from hashembed.nn.engine.saved_state import check_optimizers
-from hashembed.nn.engine.scoring import Layers, outputs
+from hashembed.nn.engine.scoring import outputs
 from hashembed.nn.engine.state import (
     Kept,
     check_shapes,
@@ -171,7 +172,7 @@ class DeepModel:
         *,
         batch_size: int = 256,
         weights: F32 | None = None,
-        snippets: Any = None,
+        snippets: Snippets | None = None,
     ) -> F32:
         """Train on the documents of `order`, in batches, with one rate a batch -> their losses.
 
@@ -218,7 +219,7 @@ class DeepModel:
         """How many n-grams `train` should get at a time."""
         return GPU_CHUNK if self.fast else CHUNK
 
-    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Snippets:
         """A run of keys of each document, drawn on the device, for `train`."""
         if self.fast:
             return transfer.draw_snippets(bags, self.device, seed, epoch, minimum, maximum)
@@ -233,7 +234,7 @@ class DeepModel:
         rates: F32,
         batch_size: int,
         weights: F32 | None,
-        snippets: Any,
+        snippets: Snippets | None,
     ) -> F32:
         """Train models on one GPU, all in the same step -> their losses (members, documents)."""
         for member in members:
@@ -246,14 +247,11 @@ class DeepModel:
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
-        return self._outputs(bags, self.network, self.num_classes)
+        return outputs(self.network.eval(), bags, self.num_classes, self.spec, self.device)
 
     def vectors(self, bags: Bags) -> F32:
         """The sums of hash vectors (documents, D), the input of the layers."""
-        return self._outputs(bags, self.network.vectors, self.network.bag.output_dim)
-
-    def _outputs(self, bags: Bags, layers: Layers, width: int) -> F32:
-        self.network.eval()
+        layers, width = self.network.eval().vectors, self.network.bag.output_dim
         return outputs(layers, bags, width, self.spec, self.device)
 
     def probabilities(self, bags: Bags) -> F32:
@@ -346,5 +344,5 @@ class DeepModel:
         self.network.accept(finite)
 
     def _truth(self, labels: Labels) -> Tensor:
-        array = labels.matrix(self.num_classes) if self.multilabel else labels.labels
-        return to_device(array, self.device)
+        truth = labels.matrix(self.num_classes) if self.multilabel else labels.labels
+        return to_device(truth, self.device)

@@ -8,7 +8,7 @@ the batches, the keys of the next part are collected and copied.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -202,7 +202,7 @@ def _run_streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> None:
 def _collect(keys: I64, starts: I64, offsets: I64, out: I64) -> None:
     """`gather` with all threads."""
 
-    def part(worker: int, workers: int, barrier: Any) -> None:
+    def part(worker: int, workers: int, barrier: object) -> None:
         begin, end = (len(starts) * i // workers for i in (worker, worker + 1))
         gather(keys, starts[begin:end], offsets[begin : end + 1], out)
 
