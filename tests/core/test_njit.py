@@ -1,4 +1,4 @@
-"""Kernels without a place on disk, and with a damaged one: slower, and never worse than that."""
+"""Kernels that cannot be kept on disk, or whose files are damaged, only take longer to start."""
 
 import ast
 import ctypes
@@ -41,7 +41,7 @@ def copy(tmp_path):
 
 
 def drop_rights():
-    """Root may write everywhere, whatever the permissions say; not in this process."""
+    """Make permissions count for root too, in this process."""
     if os.geteuid() == 0:
         assert ctypes.CDLL(None).prctl(DROP_CAPABILITY, WRITE_EVERYWHERE, 0, 0, 0) == 0
 
@@ -84,7 +84,7 @@ def test_a_read_only_installation_without_a_home(copy):
 
 
 def test_kernels_of_a_read_only_installation_are_used(copy):
-    """As an image has them whose build has run the command once."""
+    """As in a container image that ran the command while it was built."""
     assert run(copy, ONE_KERNEL) == ("0 from disk", [])
     with read_only(copy):
         assert run(copy, ONE_KERNEL) == ("1 from disk", [])
@@ -120,7 +120,7 @@ def triple(x):
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """Makes a kernel as a new process would: from its source, or from the files beside it."""
+    """Makes a kernel as a new process would: from its source, or from the files next to it."""
     monkeypatch.setattr(kernel_cache, "_told", [])
     (tmp_path / "module.py").write_text(KERNEL)
 
@@ -167,7 +167,7 @@ def test_damaged_kernels_are_compiled_again(kernel, tmp_path, capfd):
 
 
 def test_files_that_are_whole_and_wrong(kernel, tmp_path, capfd):
-    """Of another program, or of another kernel."""
+    """Files of another program, or of another kernel."""
     triple = kernel()
     assert triple(7) == 21
     index = next((tmp_path / "__pycache__").glob("*.nbi"))
@@ -224,7 +224,7 @@ def mixed(x):
 
 
 def test_a_change_in_an_inlined_file_is_noticed(copy, tmp_path):
-    """Two files away, of the same size and time: only its content tells."""
+    """The file is two imports away and keeps its size and time: only its content differs."""
     (copy / "hashembed" / "text" / "probe.py").write_text(PROBE)
     (copy / "hashembed" / "text" / "outer.py").write_text(OUTER)
     inlined = copy / "hashembed" / "hashing" / "scalars.py"
