@@ -1,4 +1,4 @@
-"""Kernels without a place on disk, and with a damaged one: slower, and never worse than that."""
+"""Kernels that cannot be kept on disk, or whose files are damaged, only take longer to start."""
 
 import ast
 import ctypes
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hashembed
-from hashembed.core import njit as compiling
+from hashembed.core import kernel_cache
 
 SOURCE = Path(hashembed.__file__).parent
 DROP_CAPABILITY, WRITE_EVERYWHERE = 24, 1  # prctl's, of Linux
@@ -41,7 +41,7 @@ def copy(tmp_path):
 
 
 def drop_rights():
-    """Root may write everywhere, whatever the permissions say; not in this process."""
+    """Make permissions count for root too, in this process."""
     if os.geteuid() == 0:
         assert ctypes.CDLL(None).prctl(DROP_CAPABILITY, WRITE_EVERYWHERE, 0, 0, 0) == 0
 
@@ -84,7 +84,7 @@ def test_a_read_only_installation_without_a_home(copy):
 
 
 def test_kernels_of_a_read_only_installation_are_used(copy):
-    """As an image has them whose build has run the command once."""
+    """As in a container image that ran the command while it was built."""
     assert run(copy, ONE_KERNEL) == ("0 from disk", [])
     with read_only(copy):
         assert run(copy, ONE_KERNEL) == ("1 from disk", [])
@@ -120,12 +120,12 @@ def triple(x):
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """Makes a kernel as a new process would: from its source, or from the files beside it."""
-    monkeypatch.setattr(compiling, "_told", [])
+    """Makes a kernel as a new process would: from its source, or from the files next to it."""
+    monkeypatch.setattr(kernel_cache, "_told", [])
     (tmp_path / "module.py").write_text(KERNEL)
 
     def make():
-        compiling._told.clear()
+        kernel_cache._told.clear()
         spec = spec_from_file_location("module", tmp_path / "module.py")
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -145,7 +145,7 @@ def damage(data, rng):
     return data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :]
 
 
-def test_damaged_kernels_are_compiled_anew(kernel, tmp_path, capfd):
+def test_damaged_kernels_are_compiled_again(kernel, tmp_path, capfd):
     assert kernel()(7) == 21
     files = sorted((tmp_path / "__pycache__").glob("module.triple*.nb*"))
     assert [file.suffix for file in files] == [".nbc", ".nbi"]
@@ -159,7 +159,7 @@ def test_damaged_kernels_are_compiled_anew(kernel, tmp_path, capfd):
         assert not damaged.stats.cache_hits
         said = capfd.readouterr().err
         assert said.count("\n") == 1
-        assert f"kernels in {tmp_path / '__pycache__'} are damaged; compiling them anew" in said
+        assert f"kernels in {tmp_path / '__pycache__'} are damaged; compiling them again" in said
         repaired = kernel()
         assert repaired(7) == 21
         assert sum(repaired.stats.cache_hits.values()) == 1
@@ -167,17 +167,17 @@ def test_damaged_kernels_are_compiled_anew(kernel, tmp_path, capfd):
 
 
 def test_files_that_are_whole_and_wrong(kernel, tmp_path, capfd):
-    """Of another program, or of another kernel."""
+    """Files of another program, or of another kernel."""
     triple = kernel()
     assert triple(7) == 21
     index = next((tmp_path / "__pycache__").glob("*.nbi"))
     data = next((tmp_path / "__pycache__").glob("*.nbc"))
     for file in (index, data):
         before = file.read_bytes()
-        file.write_bytes(b"\x80\x04." + compiling._seal(b"\x80\x04."))
+        file.write_bytes(b"\x80\x04." + kernel_cache._seal(b"\x80\x04."))
         again = kernel()
         assert again(7) == 21
-        assert "cannot be read; compiling them anew" in capfd.readouterr().err
+        assert "cannot be read; compiling them again" in capfd.readouterr().err
         file.write_bytes(before)
     index_of_ints = index.read_bytes()
     assert kernel()(0.5) == 1.5  # a second kernel, in a file of its own
@@ -224,7 +224,7 @@ def mixed(x):
 
 
 def test_a_change_in_an_inlined_file_is_noticed(copy, tmp_path):
-    """Two files away, of the same size and time: only its content tells."""
+    """The file is two imports away and keeps its size and time: only its content differs."""
     (copy / "hashembed" / "text" / "probe.py").write_text(PROBE)
     (copy / "hashembed" / "text" / "outer.py").write_text(OUTER)
     inlined = copy / "hashembed" / "hashing" / "scalars.py"

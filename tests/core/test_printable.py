@@ -1,4 +1,4 @@
-"""What others wrote, printed without a terminal obeying it."""
+"""Untrusted text is printed without its control sequences taking effect."""
 
 import sys
 
@@ -32,7 +32,7 @@ def test_letters_stay(text):
 
 
 def test_every_character():
-    """No control character comes through, and nothing is escaped twice."""
+    """No control character passes, and nothing is escaped twice."""
     for code in range(sys.maxunicode + 1):
         out = printable(chr(code))
         if code < 32 or 127 <= code < 160:

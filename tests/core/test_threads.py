@@ -1,4 +1,4 @@
-"""The team of threads: nothing that happens to a caller may leave it in a bad state."""
+"""The workers: nothing that happens to a caller may leave them in a bad state."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever is in their place and whoever is killed."""
+"""Atomic writes, whatever exists under that name and whichever process is killed."""
 
 import os
 import signal
@@ -64,7 +64,7 @@ def test_a_new_file_is_as_the_umask_wants_it(tmp_path):
 
 
 def test_other_threads_keep_the_umask(tmp_path):
-    """To ask for it one has to change it, and files of other threads would be open to all."""
+    """Reading the umask means changing it, and files of other threads would be open to all."""
     done = threading.Event()
 
     def write():
@@ -127,7 +127,7 @@ def test_folders_and_sockets_are_refused(tmp_path):
 
 
 def test_a_pipe_is_no_model(tmp_path):
-    """And is not waited for."""
+    """It is refused at once, without waiting for a writer."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ModelFileError, match="is a pipe"):
         load_tensors(tmp_path / "pipe", "x")
@@ -164,7 +164,7 @@ def test_only_leftovers_of_the_dead_are_removed(tmp_path):
 
 
 def test_many_writers_at_once(tmp_path):
-    """None takes the file of another for a leftover."""
+    """No process takes the file of another for a leftover."""
     errors = []
 
     def write(number):
@@ -185,7 +185,7 @@ def test_many_writers_at_once(tmp_path):
 
 
 def kill_during_saves(path, kills, seed):
-    """After each kill the file is the last one or the one before, and nothing else is left."""
+    """After each kill the file is the new or the previous version, and nothing else is left."""
     rng, left = np.random.default_rng(seed), 0
     for _ in range(kills):
         process = subprocess.Popen([sys.executable, "-c", SAVE, path], stdout=subprocess.PIPE)

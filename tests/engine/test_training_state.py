@@ -1,4 +1,4 @@
-"""Snapshots of training that were damaged, on purpose or not: refused with a sentence."""
+"""Damaged training states, on purpose or not, are refused with a clear message."""
 
 import random
 
@@ -15,7 +15,7 @@ DAMAGED, MANY_DAMAGED = 60, 1000
 
 
 @pytest.fixture
-def snapshot(tmp_path):
+def state_file(tmp_path):
     path = tmp_path / "run"
     train(path)
     return path
@@ -28,7 +28,7 @@ def train(path, **settings):
 
 
 def refusal(path):
-    """The sentence; or None where the snapshot was taken."""
+    """The message, or None if the training state was accepted."""
     try:
         train(path)
     except ModelFileError as error:
@@ -51,27 +51,27 @@ def refusal(path):
         ({"run": 7}, "training state of another run"),
     ],
 )
-def test_fields_that_do_not_fit(snapshot, change, words):
-    tensors, meta = load_tensors(snapshot, KIND)
-    save_tensors(snapshot, KIND, tensors, {**meta, **change})
+def test_fields_that_do_not_fit(state_file, change, words):
+    tensors, meta = load_tensors(state_file, KIND)
+    save_tensors(state_file, KIND, tensors, {**meta, **change})
     with pytest.raises(ModelFileError, match=words):
-        train(snapshot)
+        train(state_file)
 
 
-def test_fields_that_are_missing(snapshot):
-    tensors, meta = load_tensors(snapshot, KIND)
+def test_fields_that_are_missing(state_file):
+    tensors, meta = load_tensors(state_file, KIND)
     for name in meta:
-        save_tensors(snapshot, KIND, tensors, {n: v for n, v in meta.items() if n != name})
+        save_tensors(state_file, KIND, tensors, {n: v for n, v in meta.items() if n != name})
         with pytest.raises(ModelFileError, match=f"cannot be understood: KeyError: '{name}'"):
-            train(snapshot)
-    save_tensors(snapshot, KIND, tensors, [])
+            train(state_file)
+    save_tensors(state_file, KIND, tensors, [])
     with pytest.raises(ModelFileError, match="cannot be understood: TypeError"):
-        train(snapshot)
+        train(state_file)
 
 
 @pytest.mark.parametrize("part", ["now", "best"])
-def test_states_that_do_not_fit(snapshot, part):
-    tensors, meta = load_tensors(snapshot, KIND)
+def test_states_that_do_not_fit(state_file, part):
+    tensors, meta = load_tensors(state_file, KIND)
     E = f"{part}/E"
     for wrong, words in (
         ({E: tensors[E][:1]}, r"E must have the shape \(10, 4\), found \(1, 4\)"),
@@ -81,17 +81,17 @@ def test_states_that_do_not_fit(snapshot, part):
         ({f"{part}X": tensors[E]}, "cannot be understood: KeyError"),
         ({f"{part}/E_square": -np.ones(10, np.float32)}, "sums of squares"),
     ):
-        save_tensors(snapshot, KIND, {**tensors, **wrong}, meta)
+        save_tensors(state_file, KIND, {**tensors, **wrong}, meta)
         with pytest.raises(ModelFileError, match=words):
-            train(snapshot)
+            train(state_file)
     less = {name: array for name, array in tensors.items() if not name.startswith(part)}
-    save_tensors(snapshot, KIND, less, meta)
+    save_tensors(state_file, KIND, less, meta)
     with pytest.raises(ModelFileError, match="no state of its last pass, or none of its best"):
-        train(snapshot)
+        train(state_file)
 
 
 def try_damage(path, count, seed):
-    """Bytes that were changed, and fields that were changed with the checksum made right."""
+    """Changed bytes, and changed fields with a correct checksum."""
     rng, refused = random.Random(seed), 0
     data = path.read_bytes()
     tensors, meta = load_tensors(path, KIND)
@@ -109,20 +109,22 @@ def try_damage(path, count, seed):
     return refused
 
 
-def test_damaged_snapshots(snapshot):
-    refused = try_damage(snapshot, DAMAGED, seed=0)
+def test_damaged_training_states(state_file):
+    refused = try_damage(state_file, DAMAGED, seed=0)
     assert DAMAGED / 2 < refused <= DAMAGED
 
 
 @pytest.mark.slow
-def test_many_damaged_snapshots(snapshot):
-    refused = try_damage(snapshot, MANY_DAMAGED, seed=1)
-    print(f"\n{refused} of {MANY_DAMAGED} damaged snapshots refused, half of them by one byte")
+def test_many_damaged_training_states(state_file):
+    refused = try_damage(state_file, MANY_DAMAGED, seed=1)
+    print(
+        f"\n{refused} of {MANY_DAMAGED} damaged training states refused, half of them by one byte"
+    )
     assert refused > MANY_DAMAGED / 2
 
 
-def test_snapshots_of_hidden_layers(tmp_path):
-    """What optimizers keep is checked too: kernels index with it."""
+def test_training_states_of_hidden_layers(tmp_path):
+    """The state of optimizers is checked too: kernels index with it."""
     path, layers = tmp_path / "run", {"hidden_layers": (3,)}
     train(path, **layers)
     tensors, meta = load_tensors(path, KIND)

@@ -54,7 +54,7 @@ def test_edge_cases() -> None:
     assert theory.collision_probability(2, 10) == pytest.approx(0.1, rel=1e-15)
     assert isinstance(theory.collision_probability(2, 10), float)
     assert np.shape(theory.collision_probability([[1], [2]], [3, 4, 5])) == (2, 3)
-    with pytest.raises(ValueError, match="at least one cell, not 0"):
+    with pytest.raises(ValueError, match="at least one cell, found 0"):
         theory.collision_probability(10, [5, 0])
 
 

@@ -10,6 +10,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -89,10 +90,15 @@ def ddp_with_sparse_gradients(rank):
     return whole(model)
 
 
+def processors():
+    """All processes, on the CPU also where there is a GPU."""
+    return init_device_mesh("cpu", (dist.get_world_size(),))
+
+
 def fsdp(rank, model=None):
-    model = model or Model(seed=3)
-    fully_shard(model.bag)
-    return whole(train(fully_shard(model), [rank]))
+    model, mesh = model or Model(seed=3), processors()
+    fully_shard(model.bag, mesh=mesh)
+    return whole(train(fully_shard(model, mesh=mesh), [rank]))
 
 
 def fsdp_with_drawn_hashes(rank):
@@ -102,7 +108,7 @@ def fsdp_with_drawn_hashes(rank):
 def fsdp_from_meta(rank):
     with torch.device("meta"):
         model = nn.Sequential(HashEmbedding(301, 4, seed=3, dtype=torch.bfloat16))
-    fully_shard(model)
+    fully_shard(model, mesh=processors())
     model.to_empty(device="cpu")
     model[0].reset_parameters()
     return whole(model)
@@ -112,7 +118,7 @@ def fsdp_that_loads_a_state(rank):
     """Into shards that were never filled, of a hash that another process drew."""
     with torch.device("meta"):
         model = nn.Sequential(HashEmbedding(301, 4))
-    fully_shard(model)
+    fully_shard(model, mesh=processors())
     model.to_empty(device="cpu")
     state = nn.Sequential(HashEmbedding(301, 4, seed=5)).state_dict()
     set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))

@@ -8,11 +8,10 @@ chosen keys take thousands of probes each.
 import numpy as np
 import pytest
 
-from hashembed.engine.shallow import forward as kernel_shards
+from hashembed.engine.shallow import forward
 from hashembed.hashing.scalars import SALT, SPREAD
 from hashembed.text.config import TextConfig
-from hashembed.text.counts import frequent as heavy_hitters
-from hashembed.text.counts import kernels as dictionary_kernels
+from hashembed.text.counts import frequent, kernels
 from hashembed.text.counts.frequent import HeavyHitters
 from hashembed.text.dictionary import Dictionary
 
@@ -55,7 +54,7 @@ SALTS = [int(SALT), 0x0123456789ABCDEF, 0xC0FFEE0DDBA11000]
 @pytest.fixture
 def in_python(monkeypatch):
     """The kernels' own source, without the compiler; 64-bit products wrap."""
-    for module in (dictionary_kernels, heavy_hitters, kernel_shards):
+    for module in (kernels, frequent, forward):
         for name, value in list(vars(module).items()):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(module, name, value.py_func)
@@ -70,16 +69,16 @@ def test_distinct_tokens_of_a_batch(chosen, salt):
     keys = chosen()
     table = Counted(np.zeros(4 * COUNT, np.uint32))
     places = np.empty(COUNT, np.uint32)
-    assert kernel_shards.find_distinct(keys.copy(), places, table, np.uint64(salt)) == COUNT
+    assert forward.find_distinct(keys.copy(), places, table, np.uint64(salt)) == COUNT
     assert places.tolist() == list(range(COUNT))
     assert table.reads < MOST * COUNT
 
 
 @pytest.mark.usefixtures("in_python")
 def test_the_keys_are_well_chosen():
-    """Who knows the salt can slow the table down."""
+    """Somebody who knows the salt can slow the table down."""
     table, places = Counted(np.zeros(4 * COUNT, np.uint32)), np.empty(COUNT, np.uint32)
-    kernel_shards.find_distinct(same_after_spreading(), places, table, np.uint64(0))
+    forward.find_distinct(same_after_spreading(), places, table, np.uint64(0))
     assert table.reads > 100 * MOST * COUNT / 2
 
 
@@ -89,7 +88,7 @@ def test_the_keys_are_well_chosen():
 def test_counters(chosen, salt):
     counts, keys = Counted(np.zeros(4096, np.int64)), np.zeros(4096, np.int64)
     for key in chosen():
-        assert dictionary_kernels._add(keys, counts, key, 1, np.uint64(salt)) == 1
+        assert kernels._add(keys, counts, key, 1, np.uint64(salt)) == 1
     assert counts.reads < 2 * MOST * COUNT
 
 
@@ -98,9 +97,9 @@ def test_counters(chosen, salt):
 @pytest.mark.usefixtures("in_python")
 def test_the_index_of_a_dictionary(chosen, salt):
     keys, slots = chosen(), Counted(np.zeros(4096, np.int32))
-    dictionary_kernels.build_index(keys, slots, np.uint64(salt))
+    kernels.build_index(keys, slots, np.uint64(salt))
     for rank, key in enumerate(keys):
-        assert dictionary_kernels._rank(key, keys, slots, np.uint64(salt)) == rank
+        assert kernels._rank(key, keys, slots, np.uint64(salt)) == rank
     assert slots.reads < 4 * MOST * COUNT
 
 
@@ -110,7 +109,7 @@ def test_the_index_of_a_dictionary(chosen, salt):
 def test_heavy_hitters(chosen, salt):
     table = Counted(np.zeros((4096, 3), np.int64))
     for key in chosen():
-        table[heavy_hitters._slot(table, key, np.uint64(salt))] = key, 1, 0
+        table[frequent._slot(table, key, np.uint64(salt))] = key, 1, 0
     assert table.reads < 2 * MOST * COUNT
 
 

@@ -100,7 +100,7 @@ def test_documents_cut_in_segments(documents, config, ending, size):
 @quick
 @given(st.binary(max_size=200), st.integers(0, 100))
 def test_text_that_ends_with_the_buffer(data, skip):
-    """No byte after the text may be read, and none before it matter."""
+    """No byte after the text may be read, and no byte before it may matter."""
     buffer = pa.py_buffer(bytearray(data))
     start = min(skip, len(data))
     offsets = pa.py_buffer(np.array([start, len(data)], np.int32))
@@ -362,7 +362,7 @@ TEXTS = ["Hello world", "b" * 50, None, "", "x y z"]
 
 
 class Stream:
-    """What offers Arrow's C stream and nothing else, as a data frame library's column may."""
+    """An object with Arrow's C stream and nothing else, like a column of a data frame library."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         self.column = column
@@ -372,7 +372,7 @@ class Stream:
 
 
 class Objects:
-    """What offers NumPy objects, as an older data frame library's column does."""
+    """An object with `to_numpy`, like a column of an older data frame library."""
 
     def __init__(self, values: list[object]) -> None:
         self.values = values

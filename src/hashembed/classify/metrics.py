@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from hashembed.core import tables
 from hashembed.core.arrays import F64, I64
+from hashembed.core.plotting import new_figure
 from hashembed.core.printable import printable
 from hashembed.engine.labels import Labels
 
@@ -188,15 +189,9 @@ class Evaluation:
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw the confusion matrix, or without one the F1 of the classes."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            message = 'drawing needs matplotlib: pip install "hashembed[plot]"'
-            raise ImportError(message) from None
-
         names = [str(c) for c in self.classes]
         side = min(4 + 0.28 * len(names), 16)
-        figure = Figure(figsize=(side + 1.5, side), layout="constrained")
+        figure = new_figure("an evaluation", side + 1.5, side)
         axes = figure.subplots()
         if self.confusion is None:
             order = np.argsort(self.f1)

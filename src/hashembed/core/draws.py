@@ -1,27 +1,23 @@
-"""Initial values of large tables, drawn by all threads and the same for any number of them."""
-
-from typing import Any
+"""Initial values of large tables, drawn in parallel; the same for any number of threads."""
 
 import numpy as np
-import numpy.typing as npt
 
+from hashembed.core.arrays import F32, I64
 from hashembed.core.threads import run_workers
 
 PART = 1 << 18  # numbers that one generator draws
 
 
-def fill_normal(
-    table: npt.NDArray[np.float32], std: float, seed: tuple[int, ...], threads: int
-) -> None:
-    """table (rows, width) ~ N(0, std^2); it may be a view.
+def fill_normal(table: F32, std: float, seed: tuple[int, ...], threads: int) -> None:
+    """table (rows, width) ~ N(0, std^2); the table may be a view.
 
-    Rows are drawn in parts, each by a generator that is seeded with `seed` and the part's number.
+    Rows are drawn in parts, each by a generator seeded with `seed` and the part's number.
     """
     rows, width = table.shape
     stride = max(1, PART // max(width, 1))
     parts = -(-rows // stride)
 
-    def draw(worker: int, workers: int, barrier: Any) -> None:
+    def draw(worker: int, workers: int, barrier: I64) -> None:
         for part in range(worker, parts, workers):
             block = table[part * stride : (part + 1) * stride]
             rng = np.random.Generator(np.random.SFC64([*seed, part]))

@@ -1,4 +1,4 @@
-"""Packages whose names are imported on first use, so that importing a package stays cheap."""
+"""Packages that import their names on first use, so that importing the package stays cheap."""
 
 from collections.abc import Callable
 from importlib import import_module

@@ -40,7 +40,7 @@ def source_stamp(path: Path) -> str:
 
 @cache
 def _imported_files(path: Path) -> tuple[Path, ...]:
-    """The files of the package that a file imports, also inside of functions."""
+    """The files of the package that a file imports, also inside functions."""
     text = path.read_text(encoding="utf-8")
     return tuple(
         file

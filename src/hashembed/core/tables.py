@@ -15,7 +15,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def terminal_table(heads: Sequence[str], rows: Rows, words: Sequence[int] = (0,)) -> "Table":
-    """A table of rich; the columns `words` are set to the left, the others hold numbers."""
+    """A table for rich. Columns in `words` are aligned left; the others hold numbers."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -47,7 +47,7 @@ def _html_row(tag: str, cells: Sequence[str], words: Sequence[int]) -> str:
 
 
 def plain(renderable: "RenderableType") -> str:
-    """What rich shows, without colours."""
+    """What rich shows, as text without colours."""
     from rich.console import Console
 
     out = StringIO()

@@ -1,8 +1,9 @@
 """The layout of a safetensors file, read without trusting it.
 
-Eight bytes with the length of a JSON header; the header, with the type, shape and place of each
-tensor and some metadata; the tensors, one after the other. The format's own library maps the file
-into memory, and the process dies where another one shortens it meanwhile; here it is read.
+The file has eight bytes with the length of a JSON header; the header, with the type, shape and
+place of each tensor and some metadata; and the tensors, one after the other. The format's own
+library maps the file into memory, so the process dies if another one truncates the file meanwhile.
+This module reads it instead.
 """
 
 import json
@@ -66,9 +67,9 @@ def read_layout(file: BinaryIO) -> Layout:
     except RecursionError:
         raise ValueError("its header is nested too deeply") from None
     except UnicodeDecodeError:
-        raise ValueError("its header is no UTF-8") from None
+        raise ValueError("its header is not UTF-8") from None
     if not isinstance(header, dict):
-        raise ValueError("its header is no JSON object")
+        raise ValueError("its header is not a JSON object")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError("its metadata are not strings")
@@ -114,7 +115,7 @@ def _are_sizes(numbers: Any) -> bool:
 
 
 def _check_tiling(places: dict[str, Place], size: int) -> None:
-    """Tensors lie side by side, and nothing else is there."""
+    """Refuse gaps, overlaps and data after the last tensor."""
     end = 0
     for place in sorted(places.values(), key=lambda place: (place.begin, place.end)):
         if place.begin != end:

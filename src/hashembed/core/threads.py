@@ -1,13 +1,13 @@
-"""Threads for Numba kernels: the team that runs them and the barrier that they meet at.
+"""Threads for Numba kernels: the workers that run them and the barrier where they wait.
 
-Numba's own `parallel=True` takes its threads from a layer that may not survive a fork or a second
-caller, and takes seconds longer to compile. A kernel here is an ordinary `nogil` function that is
-told which worker of how many it is.
+Numba's own `parallel=True` uses a threading layer that may not survive a fork or a second caller,
+and compiles for seconds longer. A kernel here is an ordinary `nogil` function that gets its
+worker's number and the number of workers.
 
-The caller's thread never takes part. It hands the whole job to a thread of ours (the leader), in
-one step that is either done or not done, and waits. Python raises KeyboardInterrupt, and what
-other signal handlers raise, in the main thread only. So no exception can come between two workers
-that must meet at a barrier, and a job that has begun always ends.
+The caller's thread does no work. It hands the whole job to a thread of ours (the leader) in one
+atomic step, and waits. Python raises KeyboardInterrupt, and the exceptions of other signal
+handlers, only in the main thread. So no exception can stop one of several workers that must meet at
+a barrier, and a job that has begun always ends.
 """
 
 import _thread
@@ -28,8 +28,8 @@ from hashembed.core.njit import njit
 
 Result = TypeVar("Result")
 
-# Spinning is cheapest while every worker has a core. With more workers than cores, the one that is
-# waited for may need ours.
+# Spinning is cheapest while every worker has a core. With more workers than cores, the worker that
+# the others wait for may need this one's core.
 _SPINS_BEFORE_YIELD = 1000
 
 _ARRIVED, _ROUND, _GIVEN_UP = 0, 8, 16  # three counters, a cache line apart
@@ -50,7 +50,7 @@ def cpu_count() -> int:
 def run_workers(kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
     """kernel(worker, workers, barrier, *arguments) on all workers at once -> their results.
 
-    There may be fewer workers than asked for, where the system gives no more threads.
+    There may be fewer workers than requested if the system refuses more threads.
     """
     _compile_first(kernel, workers, arguments)
     if workers == 1:
@@ -59,9 +59,9 @@ def run_workers(kernel: Callable[..., Any], workers: int, *arguments: Any) -> li
 
 
 def uninterrupted(function: Callable[[], Result]) -> Result:
-    """function(), on the leader's thread: it runs as a whole, or not at all.
+    """function(), on the leader's thread: it runs completely, or not at all.
 
-    An exception that is raised in the caller's thread meanwhile (Ctrl-C, a timer) waits until the
+    An exception raised in the caller's thread meanwhile (Ctrl-C, a timer) is delayed until the
     function has returned. Calls from several threads run one after the other.
     """
     if hasattr(_this_thread, "crew"):  # already there
@@ -83,7 +83,7 @@ def uninterrupted(function: Callable[[], Result]) -> Result:
 
 
 class _Job:
-    """A function for the leader. Raw locks only: an exception cannot leave them half-way."""
+    """A function for the leader. An exception cannot leave its raw locks half-acquired."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
@@ -96,7 +96,7 @@ class _Job:
         self._finished.acquire()
 
     def claim(self) -> bool:
-        """Whether nobody had claimed it: then it is the caller's, to run or to drop."""
+        """Try to take the job, to run or to drop it; False if another thread has it already."""
         return self._claimed.acquire(blocking=False)
 
     def run(self) -> None:
@@ -117,23 +117,23 @@ class _Job:
         while not self.done:
             try:
                 self.wait()
-            except BaseException:  # one is on its way already
+            except BaseException:  # the caller is about to raise one already
                 continue
 
 
 class _Crew:
-    """The threads that work beside the leader."""
+    """The threads that work with the leader."""
 
     def __init__(self) -> None:
         self.inboxes: list[SimpleQueue[Callable[[], object]]] = []
 
     def grow(self, size: int) -> int:
-        """Up to `size` threads -> how many there are to use."""
+        """Start threads until there are `size` -> how many can be used."""
         while len(self.inboxes) < size:
             inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
             try:
                 _thread.start_new_thread(_serve, (inbox,))
-            except RuntimeError:  # the system gives no more
+            except RuntimeError:  # the system refuses more
                 break
             self.inboxes.append(inbox)
         return min(size, len(self.inboxes))
@@ -151,7 +151,7 @@ def _lead(inbox: "SimpleQueue[_Job]") -> None:
 
 
 def _run_together(kernel: Callable[..., Any], workers: int, arguments: Any) -> list[Any]:
-    """On the leader's thread: hand out the parts, do the first one, gather."""
+    """On the leader's thread: start the other workers, run the first one, collect the results."""
     crew: _Crew = _this_thread.crew
     workers = 1 + crew.grow(workers - 1)
     barrier = _barrier()
@@ -164,7 +164,7 @@ def _run_together(kernel: Callable[..., Any], workers: int, arguments: Any) -> l
             results[worker] = kernel(worker, workers, barrier, *arguments)
         except BaseException as error:
             errors[worker] = error
-            barrier[_GIVEN_UP] = 1  # nobody waits for this worker any longer
+            barrier[_GIVEN_UP] = 1  # so that nobody waits for this worker
         finished.put(None)
 
     for worker in range(1, workers):
@@ -179,7 +179,7 @@ def _run_together(kernel: Callable[..., Any], workers: int, arguments: Any) -> l
 
 
 def _compile_first(kernel: Any, workers: int, arguments: Any) -> None:
-    """Whole: an exception in the middle of it would leave Numba's registries half filled."""
+    """Compile without interruption: an exception could leave Numba's registries incomplete."""
     if getattr(kernel, "signatures", None) == []:
         values = (0, workers, _barrier(), *arguments)
         uninterrupted(lambda: kernel.compile(tuple(typeof(value) for value in values)))
@@ -196,7 +196,7 @@ _leader: "SimpleQueue[_Job] | None" = None
 def _inbox_of_leader() -> "SimpleQueue[_Job]":
     global _leader
     if _leader is None:
-        # An exception before the assignment leaves an idle thread behind, and nothing else.
+        # An exception before the assignment leaves only an idle thread behind.
         inbox: SimpleQueue[_Job] = SimpleQueue()
         _thread.start_new_thread(_lead, (inbox,))
         _leader = inbox
@@ -204,13 +204,13 @@ def _inbox_of_leader() -> "SimpleQueue[_Job]":
 
 
 def _forget_threads() -> None:
-    """A forked process has none of them."""
+    """A forked process has none of the threads."""
     global _this_thread, _leader
     _this_thread, _leader = threading.local(), None
 
 
 def _finish() -> None:
-    """The interpreter must not go away under a kernel."""
+    """Wait at exit for a running job: kernels must not outlive the interpreter."""
     if _leader is not None:
         uninterrupted(lambda: None)
 
@@ -222,7 +222,7 @@ atexit.register(_finish)
 
 @njit
 def wait_for_all(barrier, workers):
-    """Return when every worker has called this as often as the caller has."""
+    """A barrier: return when every worker has called this as often as this worker has."""
     if workers == 1:
         return
     current = atomic_load(barrier, _ROUND)

@@ -1,8 +1,8 @@
-"""Files that are there whole, or not at all.
+"""Atomic writes: a file appears complete, or not at all.
 
-A file is written under another name in the same folder, and renamed when it is on the disk. A
-process that is killed leaves that other name behind; the next one that writes into the folder
-removes it: it can lock the file, so nobody is writing it.
+A file is written under a temporary name in the same folder, and renamed when it is on the disk. A
+process that is killed leaves the temporary file behind. The next process that writes into the
+folder removes it if it can lock it: then nobody is writing it.
 """
 
 import errno
@@ -24,10 +24,10 @@ _BINARY = getattr(os, "O_BINARY", 0)  # of Windows
 
 
 def write_whole(path: PathLike, data: bytes) -> None:
-    """Write a file, or replace one: whole, on the disk, with the rights of the one before.
+    """Write or replace a file atomically; a file that is replaced passes on its permissions.
 
-    A symbolic link stays one, and the file that it names is replaced. What is no file, as
-    /dev/null or a named pipe, stays what it is, and is written to.
+    A symbolic link stays a link, and its target is replaced. Anything but a regular file, such as
+    /dev/null or a named pipe, is written to directly.
     """
     before = _status(path)
     if before is not None and not stat.S_ISREG(before.st_mode):
@@ -46,7 +46,7 @@ def write_whole(path: PathLike, data: bytes) -> None:
                 _give_rights(descriptor, before)
             os.fsync(descriptor)
             if not CAN_LOCK:
-                file.close()  # Windows renames no file that is open
+                file.close()  # Windows does not rename open files
             os.replace(temporary, target)
     except BaseException as error:
         with suppress(FileNotFoundError):
@@ -57,7 +57,7 @@ def write_whole(path: PathLike, data: bytes) -> None:
 
 
 def check_sink(path: PathLike, found: os.stat_result) -> None:
-    """Refuse what is no file and cannot be written to as if it were one."""
+    """Refuse folders, sockets and block devices, which cannot be written to like a file."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
     if not (stat.S_ISCHR(found.st_mode) or stat.S_ISFIFO(found.st_mode)):
@@ -73,7 +73,7 @@ def _status(path: PathLike) -> os.stat_result | None:
 
 
 def _temporary(folder: Path, mode: int) -> tuple[int, Path]:
-    """A new file that this process has locked; its rights are as the umask wants them."""
+    """A new file that this process has locked; its permissions follow the umask."""
     while True:
         name = folder / f".hashembed-{secrets.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
@@ -84,7 +84,7 @@ def _temporary(folder: Path, mode: int) -> tuple[int, Path]:
 
 
 def _give_rights(descriptor: int, before: os.stat_result) -> None:
-    """Those of the file that is replaced."""
+    """Copy owner and permissions of the file that is replaced."""
     if not hasattr(os, "fchmod"):
         return
     own = os.fstat(descriptor)
@@ -95,7 +95,7 @@ def _give_rights(descriptor: int, before: os.stat_result) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Files of ours that no living process writes."""
+    """Remove temporary files of ours that no living process is writing."""
     if not CAN_LOCK:
         return
     with suppress(OSError), os.scandir(folder) as entries:
@@ -111,7 +111,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """True; or False where another process has it, None where files cannot be locked."""
+    """True; False if another process has the lock; None if files cannot be locked here."""
     if not CAN_LOCK:
         return None
     try:

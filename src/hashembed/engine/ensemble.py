@@ -1,4 +1,4 @@
-"""Several engines that train together and vote."""
+"""Several engines that train on the same batches and vote."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,7 +8,15 @@ import numpy as np
 
 from hashembed.core.arrays import F32, F64, I64
 from hashembed.engine.labels import Labels
-from hashembed.engine.protocol import Engine, LossNotFiniteError, State, to_probabilities
+from hashembed.engine.protocol import (
+    Engine,
+    Kept,
+    LossNotFiniteError,
+    Snippets,
+    State,
+    to_probabilities,
+    trains_jointly,
+)
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import id_keys
 
@@ -22,10 +30,9 @@ def member_seeds(seed: int, count: int) -> list[int]:
 class Ensemble:
     """Engines whose probabilities are averaged (soft voting); itself an engine.
 
-    Members see the same batches at the same rates and differ in what they were made with: hash
-    seeds, initial weights, sizes, layers. When one of them finds a loss that is not finite, it
-    keeps its last good weights; members before it (on a GPU all others) have trained on the batches
-    of that call.
+    Members see the same batches at the same rates. They differ in how they were made: hash seeds,
+    initial weights, sizes, layers. When the loss of one is not finite, it keeps its last good
+    weights; the members before it (on a GPU all others) have trained on the batches of that call.
 
     Example:
         >>> from hashembed.hashing.spec import HashSpec
@@ -39,11 +46,8 @@ class Ensemble:
     def __init__(self, members: Sequence[Engine]) -> None:
         if not members:
             raise ValueError("an ensemble needs at least one member, found none")
-        for what in ("multilabel", "learning_rate"):
-            found = {getattr(member, what) for member in members}
-            if len(found) > 1:
-                listed = " and ".join(sorted(map(str, found)))
-                raise ValueError(f"all members must have the same {what}, found {listed}")
+        _check_same("multilabel", {member.multilabel for member in members})
+        _check_same("learning_rate", {member.learning_rate for member in members})
         self.members = list(members)
         self.multilabel, self.learning_rate = members[0].multilabel, members[0].learning_rate
 
@@ -55,7 +59,7 @@ class Ensemble:
 
     @property
     def chunk(self) -> int:
-        """As its first member has it."""
+        """That of the first member."""
         return self.members[0].chunk
 
     @property
@@ -72,16 +76,13 @@ class Ensemble:
         *,
         batch_size: int = 256,
         weights: F32 | None = None,
-        snippets: Any = None,
+        snippets: Snippets | None = None,
     ) -> F32:
-        """Train the members on these batches -> their mean loss.
-
-        On a GPU all at once, else one after the other.
-        """
-        if all(getattr(member, "fast", False) for member in self.members):
-            together: Any = self.members[0]
-            losses: F32 = together.train_together(
-                self.members, bags, labels, order, rates, batch_size, weights, snippets
+        """Train the members on these batches, on a GPU all at once -> their mean losses."""
+        joint = [member for member in self.members if trains_jointly(member)]
+        if len(joint) == len(self.members):
+            losses = joint[0].train_together(
+                joint, bags, labels, order, rates, batch_size, weights, snippets
             )
             return np.asarray(losses.mean(axis=0, dtype=np.float64), np.float32)
         total = np.zeros(len(order), np.float64)
@@ -101,12 +102,12 @@ class Ensemble:
                 raise LossNotFiniteError(message) from None
         return (total / len(self.members)).astype(np.float32)
 
-    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
-        """As the members take them."""
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Snippets:
+        """A run of keys of each document, the same for all members."""
         return self.members[0].snippets(bags, seed, epoch, minimum, maximum)
 
     def scores(self, bags: Bags) -> F32:
-        """Logits (documents, classes): of mean probabilities, the logarithm or the log-odds."""
+        """Logits (documents, classes): the logarithm or log-odds of the mean probabilities."""
         z = np.stack([member.scores(bags).astype(np.float64) for member in self.members])
         if self.multilabel:
             scores = _log_mean(-np.logaddexp(0, -z)) - _log_mean(-np.logaddexp(0, z))
@@ -131,7 +132,7 @@ class Ensemble:
         return self._joined([member.state() for member in self.members])
 
     def check_state(self, state: State) -> None:
-        """A ValueError where `load_state` could not take it."""
+        """Raise a ValueError if `load_state` could not take this state."""
         known = {str(i) for i in range(len(self.members))}
         if unknown := {name.partition(".")[0] for name in state} - known:
             raise ValueError(
@@ -141,16 +142,16 @@ class Ensemble:
             member.check_state(_part(state, i))
 
     def load_state(self, state: State) -> None:
-        """Back to that state."""
+        """Return to that state."""
         for i, member in enumerate(self.members):
             member.load_state(_part(state, i))
 
-    def keep(self) -> list[Any]:
-        """Such copies for the time of a training run."""
+    def keep(self) -> list[Kept]:
+        """Copies of the members' states for `go_back`."""
         return [member.keep() for member in self.members]
 
-    def go_back(self, kept: list[Any]) -> None:
-        """Back to what was kept."""
+    def go_back(self, kept: list[Kept]) -> None:
+        """Return to states that were kept."""
         for member, state in zip(self.members, kept, strict=True):
             member.go_back(state)
 
@@ -158,6 +159,12 @@ class Ensemble:
         return {
             f"{i}.{name}": array for i, part in enumerate(parts) for name, array in part.items()
         }
+
+
+def _check_same(what: str, found: set[Any]) -> None:
+    if len(found) > 1:
+        listed = " and ".join(sorted(map(str, found)))
+        raise ValueError(f"all members must have the same {what}, found {listed}")
 
 
 def _part(tensors: State, i: int) -> State:

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from hashembed.core.checks import one_of, whole_number
+from hashembed.core.plotting import new_figure
 from hashembed.core.tables import html_table
 
 Monitor = Literal["loss", "accuracy"]
@@ -17,7 +18,7 @@ class Epoch:
     """One pass over the training data."""
 
     number: int  # from 0
-    loss: float  # mean over the documents, each at the time it was trained on
+    loss: float  # mean over the documents, each before its own update
     learning_rate: float  # at the end of the pass
     seconds: float
     validation_loss: float | None = None
@@ -35,11 +36,11 @@ class Epoch:
 
 @dataclass
 class History:
-    """All passes; `stopped` says why there were no more, if that was not planned."""
+    """All passes; `stopped` says why training ended early, or is None."""
 
     epochs: list[Epoch] = field(default_factory=list)
     stopped: str | None = None
-    monitor: Monitor = "loss"  # what the best pass is the best in
+    monitor: Monitor = "loss"  # the validation figure that decides which pass is best
 
     @property
     def best(self) -> Epoch:
@@ -50,7 +51,7 @@ class History:
         return min(validated, key=self.measure, default=self.epochs[-1])
 
     def measure(self, epoch: Epoch) -> float:
-        """What should be low: the validation loss or error rate of a pass."""
+        """The figure to minimise: the validation loss or error rate of a pass."""
         if self.monitor == "accuracy":
             return 1 - (epoch.validation_accuracy or 0.0)
         return epoch.validation_loss or 0.0
@@ -72,12 +73,12 @@ class History:
         return sum(epoch.seconds for epoch in self.epochs)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The history as JSON can hold it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "History":
-        """The history that `to_dict` described; a TypeError or ValueError where it did not."""
+        """The history from `to_dict`; a TypeError or ValueError if `saved` is something else."""
         epochs = [Epoch(**epoch) for epoch in saved["epochs"]]
         for epoch in epochs:
             numbers = (epoch.loss, epoch.learning_rate, epoch.seconds)
@@ -106,13 +107,7 @@ class History:
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw loss and validation accuracy over the passes."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            message = 'drawing a history needs matplotlib: pip install "hashembed[plot]"'
-            raise ImportError(message) from None
-
-        figure = Figure(figsize=(7, 4.5), layout="constrained")
+        figure = new_figure("a history", 7, 4.5)
         axes = figure.subplots()
         numbers = [epoch.number + 1 for epoch in self.epochs]
         axes.plot(numbers, [epoch.loss for epoch in self.epochs], "o-", label="training loss")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.core.arrays import F32, I64
+from hashembed.core.arrays import F32, F64, I64, Bools
 from hashembed.core.wording import named
 
 Classes = npt.NDArray[Any]
 
-MOST_WEIGHT = 1e9  # of a class; beyond, sums in single precision are in danger
+MOST_WEIGHT = 1e9  # of a class; larger ones endanger sums in single precision
 SHOWN = 10  # classes in a message
 
 
@@ -20,8 +20,8 @@ SHOWN = 10  # classes in a message
 class Labels:
     """The classes of document i are labels[offsets[i] : offsets[i + 1]].
 
-    class_weights: how much it weighs in training that a document has a class, and that it has not,
-    where it may have any number of them; None is 1.
+    class_weights: for documents with any number of classes, the weight in training of having each
+    class and of not having it; None is 1.
     """
 
     labels: I64
@@ -45,7 +45,7 @@ class Labels:
         found = self.labels[np.repeat(self.offsets[indices], counts) + within]
         return Labels(found, offsets, self.class_weights)
 
-    def matrix(self, classes: int) -> npt.NDArray[np.bool_]:
+    def matrix(self, classes: int) -> Bools:
         """Which document has which class: (n, classes)."""
         out = np.zeros((len(self), classes), np.bool_)
         out[np.repeat(np.arange(len(self)), np.diff(self.offsets)), self.labels] = True
@@ -57,10 +57,10 @@ class Labels:
 
 
 def document_weights(labels: Labels, classes: Classes, wish: object) -> F32 | None:
-    """A weight for each document, which has one class, by `class_weight`; None is 1.
+    """A weight for each document with one class, by `class_weight`; None is 1.
 
-    "balanced" is scikit-learn's n / (C n_c): every class weighs the same in all. "sqrt" has the
-    square roots of these weights, a compromise with the classes as they come. Both have mean 1.
+    "balanced" is scikit-learn's n / (C n_c): every class has the same total weight. "sqrt" takes
+    the square roots of these weights, a compromise with the natural frequencies. Both have mean 1.
     """
     if wish is None:
         return None
@@ -75,8 +75,8 @@ def document_weights(labels: Labels, classes: Classes, wish: object) -> F32 | No
 def weigh_classes(labels: Labels, classes: Classes, wish: object) -> Labels:
     """Labels of documents with any number of classes, weighted by `class_weight`; None is 1.
 
-    Each class is a question of its own, yes or no. "balanced" lets both answers weigh the same in
-    all, as scikit-learn's one-vs-rest does: n / (2 n_yes) and n / (2 n_no); "sqrt" has their
+    Each class is a separate yes-or-no question. "balanced" gives both answers the same total
+    weight, as scikit-learn's one-vs-rest does: n / (2 n_yes) and n / (2 n_no); "sqrt" takes their
     square roots; both have mean 1. A weight in a dictionary is that of yes.
     """
     if wish is None:
@@ -91,10 +91,11 @@ def weigh_classes(labels: Labels, classes: Classes, wish: object) -> Labels:
 
 
 def check_class_weight(wish: object, classes: Classes, more_may_come: bool = False) -> None:
-    """Refuse what `class_weight` cannot mean for these classes.
+    """Refuse a `class_weight` that makes no sense for these classes.
 
-    A name that is no class is a mistake, unless all classes have a weight: a part of the data, as
-    in cross-validation, may lack one. Where more classes may come, it has to be of their type.
+    A name that is not a class is a mistake, unless all classes have a weight: a part of the data,
+    as in cross-validation, may lack a class. If more classes may come, the name must have their
+    type.
     """
     if wish is None:
         return
@@ -135,8 +136,8 @@ def _power(wish: object) -> float:
     return powers[wish]
 
 
-def _even(counts: I64, shares: int, power: float) -> npt.NDArray[np.float64]:
-    """Weights (rows, groups) that make the groups of each row weigh alike, to a power, of mean 1.
+def _even(counts: I64, shares: int, power: float) -> F64:
+    """Weights (rows, groups) that give the groups of a row equal totals, to a power, with mean 1.
 
     counts: the members of each group. A group without members has weight 1.
     """
@@ -146,7 +147,7 @@ def _even(counts: I64, shares: int, power: float) -> npt.NDArray[np.float64]:
     return np.asarray(np.where(counts > 0, weights / np.where(mean > 0, mean, 1), 1))
 
 
-def _named_weights(wish: Mapping[Any, Any], classes: Classes) -> npt.NDArray[np.float64]:
+def _named_weights(wish: Mapping[Any, Any], classes: Classes) -> F64:
     return np.array([wish.get(label, 1.0) for label in classes.tolist()], np.float64)
 
 
@@ -161,7 +162,7 @@ def _listed(classes: list[Any]) -> str:
 
 
 def sample_weights(given: npt.ArrayLike, count: int) -> F32:
-    """The caller's weights of so many documents, checked."""
+    """The caller's weights of `count` documents, checked."""
     with np.errstate(over="ignore"):  # infinite in single precision: refused below
         weights = np.asarray(given, np.float32)
     if weights.shape != (count,):

@@ -8,15 +8,14 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from hashembed.core.arrays import F32, I64
+from hashembed.core.arrays import F32, F64, I64
 from hashembed.engine.defaults import TrainConfig, default_batch, default_rate
 from hashembed.engine.history import Epoch, History
 from hashembed.engine.labels import Labels
-from hashembed.engine.protocol import Engine, LossNotFiniteError, loss_not_finite
+from hashembed.engine.protocol import Engine, Kept, LossNotFiniteError, loss_not_finite
 from hashembed.engine.training_state import TrainingState
 from hashembed.hashing.bags import Bags
 
@@ -114,7 +113,7 @@ class _Run:
     rate: float  # the first learning rate
     hooks: Hooks
     state: TrainingState
-    kept: Any = field(default=None, init=False)  # `Engine.keep` of the best pass of this run
+    kept: Kept | None = field(default=None, init=False)  # `Engine.keep` of the best pass
 
     @property
     def history(self) -> History:
@@ -126,9 +125,14 @@ class _Run:
         start = time.perf_counter()
         loss = self._train(number)
         seconds = time.perf_counter() - start
-        epoch = Epoch(number, loss, float(self._rate_at(number + 1, 0, 1)), seconds)
+        epoch = Epoch(number, loss, float(self._rate_after(number + 1)), seconds)
         if validation is not None:
-            epoch = replace(epoch, **evaluate(engine, *validation))
+            found = evaluate(engine, *validation)
+            epoch = replace(
+                epoch,
+                validation_loss=found["validation_loss"],
+                validation_accuracy=found["validation_accuracy"],
+            )
         history.epochs.append(epoch)
         if validation is not None:
             self._remember_if_best(epoch)
@@ -177,7 +181,7 @@ class _Run:
         if config.snippets:
             snippets = engine.snippets(bags, config.seed, number, *config.snippets)
         steps = -(-n // size)
-        rates = self._rate_at(number, np.arange(steps), steps).astype(np.float32)
+        rates = self._rate_after(number + np.arange(steps) / max(steps, 1)).astype(np.float32)
         ngrams = len(bags.keys) / max(n, 1)
         stride = max(1, int(engine.chunk / max(ngrams * size, 1)))
         total = 0.0
@@ -221,14 +225,14 @@ class _Run:
         rng = np.random.default_rng([self.config.seed & (2**63 - 1), number])
         return rng.permutation(len(self.bags))
 
-    def _rate_at(self, number: int, step: Any, steps: int) -> Any:
-        """The learning rate at a batch of a pass."""
+    def _rate_after(self, passes: float | F64) -> F64:
+        """The learning rate after this many passes, fractions included."""
         if not self.config.decay:
-            return self.rate + 0.0 * step
-        return self.rate * (1 - (number + step / max(steps, 1)) / self.config.passes)
+            return np.asarray(self.rate + 0.0 * passes)
+        return np.asarray(self.rate * (1 - passes / self.config.passes))
 
 
-def evaluate(engine: Engine, bags: Bags, labels: Labels) -> dict[str, Any]:
+def evaluate(engine: Engine, bags: Bags, labels: Labels) -> dict[str, float]:
     """Loss and accuracy on whole documents; with several labels, right is the exact set."""
     z = engine.scores(bags).astype(np.float64)
     truth = labels.matrix(z.shape[1])

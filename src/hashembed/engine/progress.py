@@ -4,22 +4,25 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hashembed.engine.history import Epoch
 from hashembed.engine.loop import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 LINE_EVERY = 5.0  # seconds between plain lines
 
 
 class Display:
-    """What training shows: nothing. Its heirs show something."""
+    """What training shows: nothing. Subclasses show something."""
 
     def update(self, progress: Progress) -> None:
-        """Some more texts were learned."""
+        """Training has moved on."""
 
     def finish_pass(self, epoch: Epoch) -> None:
-        """A pass is over, and validated where there is data for it."""
+        """A pass is over, and validated if there is data for it."""
 
 
 class PlainLines(Display):
@@ -44,7 +47,7 @@ class PlainLines(Display):
         )
 
     def finish_pass(self, epoch: Epoch) -> None:
-        """What validation found."""
+        """Print the result of validation."""
         if epoch.validation_loss is not None:
             print(epoch, file=sys.stderr, flush=True)
 
@@ -52,12 +55,12 @@ class PlainLines(Display):
 class RichBar(Display):
     """A bar in a terminal: documents, throughput, time left, loss."""
 
-    def __init__(self, bar: Any, passes: int, documents: int) -> None:
+    def __init__(self, bar: "Bar", passes: int, documents: int) -> None:
         self._bar, self._documents = bar, documents
         self._task = bar.add_task("pass 1", total=passes * documents, speed="", loss=float("nan"))
 
     def update(self, progress: Progress) -> None:
-        """Move on."""
+        """Move the bar."""
         self._bar.update(
             self._task,
             completed=progress.epoch * self._documents + progress.documents,
@@ -67,7 +70,7 @@ class RichBar(Display):
         )
 
     def finish_pass(self, epoch: Epoch) -> None:
-        """What validation found, above the bar."""
+        """Print the result of validation above the bar."""
         if epoch.validation_loss is not None:
             self._bar.console.print(str(epoch), highlight=False)
 

@@ -1,30 +1,35 @@
-"""What the training loop needs of a model."""
+"""What the training loop needs of a model: the protocol `Engine`, its errors and its checks."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.core.arrays import F32, I64
+from hashembed.core.arrays import F32, F64, I64
 from hashembed.engine.labels import Labels
 from hashembed.hashing.bags import Bags
 
 State = dict[str, npt.NDArray[Any]]
+Floats = TypeVar("Floats", F32, F64)
 
+# What `Engine.snippets` and `Engine.keep` return is the engine's own: arrays, or tensors on its
+# device. Others only pass it back to the same engine.
+Snippets = Any
+Kept = Any
 
-CHUNK = 1 << 19  # n-grams that the CPU trains on between two looks at the clock and the keyboard
+CHUNK = 1 << 19  # n-grams in one call of `train` on a CPU; Ctrl-C is noticed between calls
 
 
 class LossNotFiniteError(ArithmeticError):
-    """The loss became infinite or NaN; the engine's weights are those before that batch.
+    """The loss became infinite or NaN. The engine has the weights from before that batch.
 
     On a GPU the optimizers' state may have changed.
     """
 
 
 def loss_not_finite(done: int, batches: int) -> LossNotFiniteError:
-    """The error after so many good batches."""
+    """The error after `done` good batches."""
     return LossNotFiniteError(
         f"the loss is no longer a finite number after {done} of {batches} batches: "
         "try a smaller learning rate"
@@ -32,13 +37,13 @@ def loss_not_finite(done: int, batches: int) -> LossNotFiniteError:
 
 
 def check_rates(batches: int, rates: F32) -> None:
-    """One rate a batch."""
+    """Refuse rates unless there is one for each batch."""
     if len(rates) != batches:
         raise ValueError(f"there are {batches} batches, but {len(rates)} rates")
 
 
 def check_labels(labels: Labels, documents: int, classes: int, multilabel: bool) -> None:
-    """Refuse labels that are not those of so many documents: kernels index with them."""
+    """Refuse labels that do not fit the documents and classes: kernels index with them."""
     offsets, numbers = labels.offsets, labels.labels
     if len(labels) != documents:
         raise ValueError(f"found {documents:,} documents, but the labels of {len(labels):,}")
@@ -54,7 +59,7 @@ def check_labels(labels: Labels, documents: int, classes: int, multilabel: bool)
 
 
 def check_class_weights(labels: Labels, multilabel: bool, classes: int) -> F32:
-    """The class weights of labels that have them (2, C), where a model can use them."""
+    """The class weights (2, C) of labels; refuse them if the model cannot use them."""
     weights = np.ascontiguousarray(labels.class_weights, np.float32)
     if not multilabel or weights.shape != (2, classes):
         kind = f"a {'multi-label' if multilabel else 'single-label'} model of {classes} classes"
@@ -69,15 +74,15 @@ class Engine(Protocol):
 
     @property
     def chunk(self) -> int:
-        """N-grams between two looks at the clock and the keyboard: what `train` is given."""
+        """N-grams that one call of `train` should get; Ctrl-C is noticed between calls."""
 
     @property
     def learning_rate(self) -> float | None:
-        """The first rate where the training names none; None takes a rule from the lengths."""
+        """The first rate unless the settings name one; None takes `default_rate`."""
 
     @property
     def num_parameters(self) -> int:
-        """All that is trained, embedding included."""
+        """The number of trained parameters, embedding included."""
 
     def train(
         self,
@@ -88,12 +93,12 @@ class Engine(Protocol):
         *,
         batch_size: int,
         weights: F32 | None,
-        snippets: Any,
+        snippets: Snippets | None,
     ) -> F32:
-        """Train on these documents in batches, one rate a batch -> the loss of each."""
+        """Train on the documents of `order`, in batches with one rate each -> their losses."""
 
-    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
-        """A run of keys of each document (`Bags.snippets`), as `train` takes it."""
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Snippets:
+        """A run of keys of each document (`Bags.snippets`), for `train`."""
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
@@ -111,20 +116,46 @@ class Engine(Protocol):
         """Copies of everything that training changes."""
 
     def load_state(self, state: State) -> None:
-        """Back to that state."""
+        """Return to that state."""
 
     def check_state(self, state: State) -> None:
-        """A ValueError where `load_state` could not take it."""
+        """Raise a ValueError if `load_state` could not take this state."""
 
-    def keep(self) -> Any:
-        """Such a copy for the time of a training run: it may stay on the engine's device."""
+    def keep(self) -> Kept:
+        """A copy of the state for `go_back`; unlike `state` it may stay on the engine's device."""
 
-    def go_back(self, kept: Any) -> None:
-        """Back to what was kept."""
+    def go_back(self, kept: Kept) -> None:
+        """Return to a state that was kept."""
+
+
+class JointEngine(Engine, Protocol):
+    """An engine whose copies can train together on one GPU, batch by batch."""
+
+    @property
+    def fast(self) -> bool:
+        """Whether this one can."""
+
+    def train_together(
+        self,
+        members: Sequence[Any],
+        bags: Bags,
+        labels: Labels,
+        order: I64,
+        rates: F32,
+        batch_size: int,
+        weights: F32 | None,
+        snippets: Snippets | None,
+    ) -> F32:
+        """Train all members on the same batches -> their losses (members, documents)."""
+
+
+def trains_jointly(engine: Engine) -> TypeGuard[JointEngine]:
+    """Whether copies of this engine can train together."""
+    return bool(getattr(engine, "fast", False))
 
 
 def check_arrays(wanted: Mapping[str, Any], found: State) -> None:
-    """Refuse arrays that do not have these names and shapes: copying would stretch them."""
+    """Refuse arrays without exactly these names and shapes: copying would broadcast them."""
     if different := wanted.keys() ^ found.keys():
         listed = ", ".join(sorted(different)[:5])
         raise ValueError(f"tensors must be those of one model, missing or unknown: {listed:.200}")
@@ -137,10 +168,10 @@ def check_arrays(wanted: Mapping[str, Any], found: State) -> None:
             raise ValueError(f"{name} must hold floats, found {found[name].dtype}")
 
 
-def to_probabilities(scores: F32, multilabel: bool) -> F32:
-    """Logits (documents, classes) -> softmax, or sigmoids where there may be several classes."""
+def to_probabilities(scores: Floats, multilabel: bool) -> Floats:
+    """Logits (..., classes) -> softmax, or with several labels sigmoids; the type is kept."""
     if multilabel:
         e = np.exp(-np.abs(scores))
-        return np.asarray(np.where(scores >= 0, 1, e) / (1 + e), np.float32)
-    e = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(e / e.sum(axis=1, keepdims=True), np.float32)
+        return np.asarray(np.where(scores >= 0, 1, e) / (1 + e), scores.dtype)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True), scores.dtype)

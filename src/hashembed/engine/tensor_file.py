@@ -1,7 +1,7 @@
-"""Tensors in one safetensors file, and in its header everything needed to read them.
+"""Tensors in one safetensors file, with everything needed to read them in its header.
 
-Writing is atomic: the file appears whole, or not at all. A checksum over header and tensors is
-verified on reading: a damaged file is refused with a sentence, never half understood.
+Writing is atomic: the file appears complete, or not at all. Reading verifies a checksum over header
+and tensors: a damaged file is refused with a clear message.
 """
 
 import json
@@ -24,7 +24,7 @@ FORMAT_VERSION = 1
 KEY, CHECKSUM = "hashembed", "checksum"
 
 Arrays = dict[str, npt.NDArray[Any]]
-LARGEST = float(np.finfo(np.float32).max)  # that models compute with
+LARGEST = float(np.finfo(np.float32).max)  # the largest number that models compute with
 
 
 class ModelFileError(ValueError):
@@ -41,10 +41,10 @@ def save_tensors(
         {"kind": kind, "format": FORMAT_VERSION, "hash": HASH_VERSION, "meta": meta},
         default=_plain,
     )
-    if len(header) > MAX_HEADER // 2:  # quotes are escaped when it becomes a part of another
+    if len(header) > MAX_HEADER // 2:  # its quotes are escaped in the file's own header
         raise ValueError(
-            f"cannot save: labels and settings take {len(header):,} bytes, of which a file holds "
-            f"at most {MAX_HEADER // 2:,}"
+            f"cannot save: labels and settings take {len(header):,} bytes, but a file holds at "
+            f"most {MAX_HEADER // 2:,}"
         )
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     write_whole(path, save(arrays, {KEY: header, CHECKSUM: _checksum(header, arrays)}))
@@ -78,7 +78,7 @@ def read_header(path: PathLike) -> dict[str, Any]:
 
 
 def kind_of(path: PathLike) -> str | None:
-    """What a file of ours holds, such as "TextClassifier"; None of a file that is not ours."""
+    """What a file of ours holds, such as "TextClassifier"; None if the file is not ours."""
     try:
         with _opened(path) as (_, layout):
             return str(_understand(path, None, layout.metadata[KEY])["kind"])
@@ -88,7 +88,7 @@ def kind_of(path: PathLike) -> str | None:
 
 @contextmanager
 def understanding(path: PathLike) -> Iterator[None]:
-    """Around code that makes something of a file's fields: whatever is wrong is one sentence."""
+    """Around code that interprets a file's fields: turns any error into one clear message."""
     try:
         yield
     except ModelFileError as error:
@@ -107,7 +107,7 @@ def understanding(path: PathLike) -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers, as JSON can hold them."""
+    """NumPy's scalars as Python's, for JSON."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"cannot save {value!r} of type {type(value).__name__}")
@@ -129,7 +129,7 @@ def _opened(path: PathLike) -> Iterator[tuple[BinaryIO, Layout]]:
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise ModelFileError(f"{path} is a folder, not a model file")
-    if not stat.S_ISREG(mode):  # a pipe would be waited for
+    if not stat.S_ISREG(mode):  # reading a pipe could block
         raise ModelFileError(f"{path} is a pipe, a device or a socket: save it to a file first")
     with open(path, "rb") as file:
         try:
@@ -148,7 +148,7 @@ def _understand(path: PathLike, kind: str | None, header: str) -> dict[str, Any]
     try:
         content = json.loads(header)
     except (ValueError, RecursionError):
-        raise ModelFileError(f"{path} is damaged: its header is no JSON") from None
+        raise ModelFileError(f"{path} is damaged: its header is not JSON") from None
     wanted = {"kind", "format", "hash", "meta"}
     if not isinstance(content, dict) or not wanted <= content.keys():
         raise ModelFileError(f"{path} is damaged: its header lacks {sorted(wanted)}")

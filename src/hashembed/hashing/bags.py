@@ -1,4 +1,4 @@
-"""Bags of keys: one array of keys and where each bag begins, as `EmbeddingBag` takes them."""
+"""Bags of keys: one array of keys and the offset of each bag, as `EmbeddingBag` takes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def _describe(value: object) -> str:
 
 
 def _below(lanes: U32, n: I64 | np.int64) -> I64:
-    """Lanes -> [0, n) by multiply-high, for n of their own."""
+    """Lanes -> [0, n) by multiply-high; n may differ for each."""
     return (lanes.astype(np.uint64) * n.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
 
 
@@ -55,7 +55,7 @@ class Bags:
 
     @classmethod
     def trusted(cls, keys: I64, offsets: I64) -> "Bags":
-        """Without the checks, for what our own kernels made: they take longer than a short text."""
+        """Without checks, for the output of our own kernels: checks cost more than a short text."""
         self = object.__new__(cls)
         object.__setattr__(self, "keys", keys)
         object.__setattr__(self, "offsets", offsets)
@@ -121,11 +121,11 @@ class Bags:
     def snippets(
         self, rng_seed: int, epoch: int, minimum: int = 4, maximum: int = 100
     ) -> tuple[I64, I64]:
-        """One run of consecutive keys from each bag, drawn anew in each epoch: input dropout.
+        """One run of consecutive keys from each bag, drawn anew in each pass: input dropout.
 
-        The length is uniform in [minimum, maximum], cut to the bag's; then the start is uniform
-        among those that fit. Returns starts (n,), places in `keys`, and lengths (n,). Both follow
-        from the seed, the epoch and a bag's index alone, whatever is drawn for other bags.
+        The length is uniform in [minimum, maximum], limited to the bag's; then the start is uniform
+        among those that fit. Returns starts (n,), positions in `keys`, and lengths (n,). Both
+        depend only on the seed, the pass and the bag's index, not on other bags.
         """
         whole_number("minimum", minimum, 1, MAX_COUNT)
         whole_number("maximum", maximum, minimum, MAX_COUNT)

@@ -1,4 +1,4 @@
-"""Selected bags of keys, copied together."""
+"""Copy selected bags of keys into one array."""
 
 from hashembed.core.njit import njit
 

@@ -1,6 +1,6 @@
 """Standard deviations of the initial values, as in the authors' code.
 
-Small importance weights: a token counts for nothing until it has been seen to matter.
+Importance weights start small: a token has almost no effect until training finds that it matters.
 """
 
 WEIGHT_STD = 0.1

@@ -1,4 +1,4 @@
-"""From a vocabulary and a budget to sizes: which K, B and k to take, and what they cost."""
+"""From a vocabulary and a budget to sizes: which K, B and k to choose, and what they cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hashembed.core.checks import one_of, whole_number
+from hashembed.core.plotting import new_figure
 from hashembed.hashing import theory
 from hashembed.hashing.spec import INDEXINGS, MAX_HASHES, MAX_SIZE, HashSpec, Indexing
 
@@ -16,12 +17,12 @@ PAPER_RATIO = 10
 PAPER_MIN_BUCKETS = 500  # the fewest the paper tries
 MAX_NUMBER = 10**18
 WORTHWHILE = 0.5  # of a standard table's size, where that is an option
-TOLERABLE = 0.01  # a chance of total collision that is not worth trading buckets for rows
+TOLERABLE = 0.01  # a chance of total collision so small that more rows are not worth fewer buckets
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a plan."""
+    """The requirements of a plan."""
 
     vocabulary: int
     embedding_dim: int
@@ -38,11 +39,11 @@ class Request:
 
     @property
     def needs_hashing(self) -> bool:
-        """Whether that is more than the budget."""
+        """Whether a standard table exceeds the budget."""
         return self.budget_bytes is not None and self.standard_bytes > self.budget_bytes
 
     def min_buckets(self, k: int) -> int:
-        """Fewer are not proposed."""
+        """The smallest B that a plan proposes."""
         return max(round_down(min(PAPER_MIN_BUCKETS, self.vocabulary)), k)
 
 
@@ -97,13 +98,7 @@ class Plan:
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw collisions and size against B for k = 1 to 4, with K = 10 B or the dictionary's."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            message = 'drawing a plan needs matplotlib: pip install "hashembed[plot]"'
-            raise ImportError(message) from None
-
-        figure = Figure(figsize=(11, 4.5), layout="constrained")
+        figure = new_figure("a plan", 11, 4.5)
         chance, size = figure.subplots(1, 2)
         request, dictionary = self.request, self.request.indexing == "identity"
         most = max(min(request.vocabulary, MAX_SIZE // PAPER_RATIO), 10)
@@ -148,7 +143,7 @@ def plan(
     num_hashes: int | Sequence[int] = (1, 2, 3, 4),
     indexing: Indexing = "independent",
 ) -> Plan:
-    """Sizes for `vocabulary` distinct tokens that fit the budget, or that follow the paper's rule.
+    """Sizes for `vocabulary` distinct tokens that fit the budget, or follow the paper's rule.
 
     With `identity` indexing (a dictionary), K is the vocabulary and only B is chosen.
     """
@@ -203,7 +198,7 @@ def _scaled(number: float, units: list[str]) -> str:
 
 
 def _shapes(request: Request) -> Iterator[tuple[int, int, int]]:
-    """(K, B, k) worth looking at, some perhaps too large for the budget."""
+    """(K, B, k) to consider; some may be too large for the budget."""
     propose = _filling if request.needs_hashing else _by_rule
     for k in request.num_hashes:
         shapes = propose(request, k)

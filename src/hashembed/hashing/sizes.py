@@ -15,7 +15,7 @@ MIN_BUCKETS = 1_000
 def choose_sizes(
     distinct: int, num_embeddings: int | None = None, num_buckets: int | None = None
 ) -> tuple[int, int]:
-    """K and B for a text with so many distinct n-grams, unless they are given."""
+    """K and B for a text with this many distinct n-grams, unless they are given."""
     K = num_embeddings or int(np.clip(distinct, MIN_ROWS, MAX_ROWS))
     B = num_buckets or int(np.clip(default_num_buckets(K, 2), MIN_BUCKETS, MAX_BUCKETS))
     return K, B

@@ -1,9 +1,9 @@
 """The hash, as a specification: from a token to its importance row and its k buckets.
 
-Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported;
-`docs/how-it-works/hash.md` says the same in words and pins it with test vectors. Other files hold
-the same functions for other machines (`scalars.py`, `nn/ops/indexing.py`) and are tested against
-this one.
+Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported.
+`docs/how-it-works/hash.md` says the same in words and pins it with test vectors. Other files have
+the same functions for Numba (`scalars.py`, `locate.py`) and torch (`nn/ops/indexing.py`); tests
+compare them with this one.
 
     word          -> key        two lanes of MurmurHash3_x86_32
     n-gram        -> key        MurmurHash3_x86_32 over its words' lanes
@@ -42,7 +42,7 @@ GOLDEN = 0x9E3779B9  # 2^32 divided by the golden ratio
 _MASK = 0xFFFFFFFF
 
 
-# Unsigned overflow is meant. (NumPy warns of it for scalars only.)
+# Unsigned overflow is intended. (NumPy warns of it for scalars only.)
 _wrapping = np.errstate(over="ignore")
 
 
@@ -110,7 +110,7 @@ def word_key(word: str) -> int:
 
 
 def subword_key(piece: str) -> int:
-    """Key of a character n-gram of a word: a domain apart, so 'her' in 'where' is not 'her'."""
+    """Key of a character n-gram; its own domain, so 'her' in 'where' is not the word 'her'."""
     return bytes_key(piece.encode(), SUBWORD_SEEDS)
 
 
@@ -118,7 +118,7 @@ def ngram_key(words: Sequence[str]) -> int:
     """Key of an n-gram. One word is its own key; more words hash their lanes, in order.
 
     Lane a is MurmurHash3_x86_32 of the words' a lanes as little-endian blocks of four bytes; lane b
-    likewise. So an n-gram one word longer costs one more block, whatever n is.
+    likewise. So an n-gram with one word more costs one block more, for any n.
     """
     if not words:
         raise ValueError("an n-gram has at least one word, found none")
@@ -167,8 +167,8 @@ def row_hash(a: U32, seed: np.uint32) -> U32:
 def bucket_hash(a: U32, b: U32, seed: np.uint32) -> U32:
     """The 32-bit hash behind a bucket: from both lanes.
 
-    The seed enters twice: with one xor alone, ids a and a ^ s1 ^ s2 (b = 0 for both, as in
-    `shared`) would pick the same two buckets in swapped order.
+    The seed enters twice. With a single xor, ids a and a ^ s1 ^ s2 (b = 0 for both, as in `shared`)
+    would pick the same two buckets in swapped order.
     """
     return fmix32(fmix32(a ^ seed) + (b ^ seed))
 

@@ -1,9 +1,9 @@
 """How often tokens collide, and what a table costs: section 4 of the paper as functions.
 
-Everything assumes ideal hash functions and a vocabulary T of distinct tokens; the tests hold it
-against the real hash. A probability is the chance that *one given* token collides with at least
-one other; times |T| it is the expected number of tokens in collision. Vocabularies may be scalars
-or arrays. Sizes may be astronomical (B^k = 1e36): no step subtracts nearly equal numbers.
+Everything assumes ideal hash functions and a vocabulary T of distinct tokens; the tests compare it
+with the real hash. A probability is the chance that *one given* token collides with at least one
+other; times |T| it is the expected number of tokens in collision. Vocabularies may be scalars or
+arrays. Sizes may be astronomical (B^k = 1e36): no step subtracts nearly equal numbers.
 
 Not counted: two words whose 64-bit keys agree, a chance of |T| / 2^64.
 """
@@ -21,9 +21,9 @@ Numbers = float | F64
 
 
 def collision_probability(vocabulary: npt.ArrayLike, cells: npt.ArrayLike) -> Numbers:
-    """1 - (1 - 1/n)^(|T| - 1): a token shares its one of n cells with another token.
+    """1 - (1 - 1/n)^(|T| - 1): a token shares its cell, one of n, with another token.
 
-    k functions into B buckets, taken together, are one function into n = B^k cells.
+    k functions into B buckets together are one function into n = B^k cells.
     """
     return _any(_log_none(_others(vocabulary), 1 / _cells(cells)))
 
@@ -77,11 +77,12 @@ def same_buckets_probability(
 def indistinguishable_probability(
     vocabulary: npt.ArrayLike, spec: HashSpec, *, importance: bool = True
 ) -> Numbers:
-    """A total collision: another token has the very same vector, whatever is learned.
+    """A total collision: another token has exactly the same vector, whatever is learned.
 
     `independent`: the row and all k buckets agree, n = K B^k. `shared`: the ids agree, n = K;
     different ids may meet in all k buckets but keep weights of their own. `identity`: never.
-    Without importance weights the k buckets alone decide, and as they are added up, in any order.
+    Without importance weights only the k buckets decide, and their order does not matter, since
+    their vectors are added.
     """
     if not importance:
         return same_buckets_probability(vocabulary, spec, ordered=False)
@@ -92,19 +93,19 @@ def indistinguishable_probability(
 
 
 def shared_bucket_probability(vocabulary: npt.ArrayLike, spec: HashSpec) -> Numbers:
-    """A partial collision: at least one of a token's k component vectors serves another token.
+    """A partial collision: another token uses at least one of a token's k component vectors.
 
-    All k functions point into one pool of B vectors, so any function of the other token counts.
-    The k buckets are treated as independent: right up to terms of order k^2 / B.
+    All k functions share one pool of B vectors, so any function of the other token counts. The k
+    buckets are treated as independent, which is right up to terms of order k^2 / B.
     """
     others = _others(vocabulary, spec)
     return _any(_log_own_id(others, spec) + sum(_log_unshared(others, spec)))
 
 
 def shared_buckets_distribution(vocabulary: npt.ArrayLike, spec: HashSpec) -> F64:
-    """The chances that exactly 0, 1, ..., k of a token's buckets serve another token: (k + 1, ...).
+    """The chances that other tokens use exactly 0, 1, ..., k of a token's buckets: (k + 1, ...).
 
-    The same reading and the same precision as `shared_bucket_probability`.
+    Definition and precision are those of `shared_bucket_probability`.
     """
     others = _others(vocabulary, spec)
     zero, chances = np.zeros_like(others), [np.ones_like(others)]
@@ -125,7 +126,7 @@ def hash_parameters(spec: HashSpec, embedding_dim: int, *, importance: bool = Tr
 
 
 def standard_parameters(vocabulary: int, embedding_dim: int) -> int:
-    """|T| d: a row of its own for every token."""
+    """|T| d: every token has its own row."""
     return vocabulary * embedding_dim
 
 
@@ -155,7 +156,7 @@ def _others(vocabulary: npt.ArrayLike, spec: HashSpec | None = None) -> F64:
 def _cells(cells: npt.ArrayLike) -> F64:
     n = np.asarray(cells, np.float64)
     if np.any(n < 1):
-        raise ValueError(f"there must be at least one cell, not {n.min():g}")
+        raise ValueError(f"there must be at least one cell, found {n.min():g}")
     return n
 
 
@@ -166,7 +167,7 @@ def _any(log_none: Numbers) -> Numbers:
 
 
 def _log_none(trials: Numbers, chance: Numbers) -> F64:
-    """log (1 - chance)^trials, and zero trials are never a hit."""
+    """log (1 - chance)^trials; zero trials never hit, even with a chance of 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(np.asarray(trials) > 0, trials * np.log1p(-np.asarray(chance)), 0.0)
 
@@ -178,12 +179,12 @@ def _log_own_row(others: F64, spec: HashSpec) -> F64:
 
 
 def _log_own_id(others: F64, spec: HashSpec) -> F64:
-    """No other token has all of this one's buckets for the mere reason that it has its id."""
+    """The log of the chance that no other token has this one's id, and with it all its buckets."""
     return _log_own_row(others, spec) if spec.indexing == "shared" else np.zeros_like(others)
 
 
 def _other_ids(others: F64, spec: HashSpec) -> Numbers:
-    """How many sources of buckets there are besides a token whose id is its own."""
+    """The number of other ids that pick buckets, given that a token does not share its id."""
     if spec.indexing != "shared":
         return others
     return expected_cells_used(others, max(spec.num_embeddings - 1, 1))

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from hashembed.core.arrays import I64, U8
 
-FEW_BYTES = 1 << 20  # most bytes of texts that do not go through Arrow
-_BATCH = 4096  # Python objects turned into Arrow at a time
+FEW_BYTES = 1 << 20  # the most bytes of texts that do not go through Arrow
+_BATCH = 4096  # Python objects converted to Arrow at a time
 
 _PLAIN = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _CONVERTIBLE = (pa.null(), pa.string_view(), pa.binary_view())
@@ -20,9 +20,9 @@ _CONVERTIBLE = (pa.null(), pa.string_view(), pa.binary_view())
 def to_arrow(texts: Any) -> pa.ChunkedArray:
     """Texts as one Arrow column of (large) strings or binaries; an Arrow column is not copied.
 
-    Takes Arrow arrays, whatever offers them (Polars, pandas), NumPy arrays, lists, Hugging Face
+    Takes Arrow arrays, objects that export them (Polars, pandas), NumPy arrays, lists, Hugging Face
     columns, generators. A missing text is null: None, and in pandas and NumPy also NaN and NA. A
-    lone surrogate in a Python string, which no UTF-8 can hold, becomes U+FFFD.
+    lone surrogate in a Python string, which UTF-8 cannot encode, becomes U+FFFD.
     """
     if isinstance(texts, str | bytes | bytearray | memoryview):
         kind = type(texts).__name__
@@ -83,7 +83,7 @@ def _from_python(batches: Iterable[Sequence[Any]], pandas: bool) -> pa.ChunkedAr
 
 
 def _encoded(texts: Sequence[Any]) -> pa.Array:
-    """Python's strings as Arrow. `pa.array` would do, but it imports pandas where that is."""
+    """Python strings as Arrow. `pa.array` would import pandas if that is installed."""
     encoded = [text.encode() for text in texts]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(text) for text in encoded], out=offsets[1:])
@@ -92,7 +92,7 @@ def _encoded(texts: Sequence[Any]) -> pa.Array:
 
 
 def _one_text(text: Any, position: int, pandas: bool) -> pa.Array:
-    """One text, where something is wrong with it or with one near it."""
+    """One text of a batch that could not be converted as a whole."""
     if isinstance(text, str):
         text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
     try:
@@ -103,7 +103,7 @@ def _one_text(text: Any, position: int, pandas: bool) -> pa.Array:
 
 
 def _plain(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same column in one of the types whose buffers are offsets and bytes."""
+    """The column in one of the types whose buffers are offsets and bytes."""
     if pa.types.is_dictionary(texts.type):
         return _plain(_decode_dictionary(texts))
     if texts.type in _PLAIN:
@@ -127,10 +127,10 @@ def _decode_dictionary(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def few_bytes(texts: list[Any]) -> tuple[U8, I64, I64] | None:
-    """A few strings as bytes, with their starts and ends; None if they are anything else.
+    """A few strings as bytes, with their starts and ends; None if they are not that.
 
-    Without Arrow, which costs more than a short text's keys, and a second when it first finds
-    pandas.
+    It avoids Arrow, which takes longer than hashing a short text, and a second when it first
+    imports pandas.
     """
     try:
         encoded = [text.encode() for text in texts]
@@ -146,10 +146,10 @@ def few_bytes(texts: list[Any]) -> tuple[U8, I64, I64] | None:
 
 
 def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
-    """The bytes behind a piece of Arrow, and where each text begins and ends; nulls are empty."""
+    """The bytes of an Arrow array, and where each text begins and ends; nulls are empty."""
     _, offsets_buffer, data_buffer = chunk.buffers()
     data = np.frombuffer(data_buffer or b"", np.uint8)
-    data.flags.writeable = False  # one type for Numba, whatever Arrow's buffer was
+    data.flags.writeable = False  # so that Numba always sees the same type
     offsets = np.zeros(1, np.int64)
     if len(chunk):
         wide = pa.types.is_large_string(chunk.type) or pa.types.is_large_binary(chunk.type)
@@ -158,7 +158,7 @@ def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
         offsets = np.frombuffer(offsets_buffer, width, len(chunk) + 1, start).astype(np.int64)
     starts, ends = offsets[:-1], offsets[1:]
     if offsets[0] < 0 or offsets[-1] > len(data) or (starts > ends).any():
-        raise ValueError("texts hold a damaged Arrow array: offsets that fall or leave the data")
+        raise ValueError("texts hold a damaged Arrow array: offsets decrease or leave the data")
     if chunk.null_count:
         ends = np.where(chunk.is_null().to_numpy(zero_copy_only=False), starts, ends)
     return data, starts, ends

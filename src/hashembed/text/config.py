@@ -1,4 +1,4 @@
-"""How text becomes keys: the settings, checked, as people and files write them."""
+"""How text becomes keys: the settings, their checks, and their form in files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ class TextConfig:
         and 'οδος', 'STRASSE' and 'straße' the same word; `str.lower()` of each character does not.
     subwords: lowest and highest length of the character n-grams of '<word>', fastText's minn and
         maxn, or None for none. '<' and '>' alone are left out.
-    punctuation: "drop" it, or "keep" every run of it as a word of its own: 'C++ :-)' is then the
-        words 'c', '++' and ':-)'. `docs/guides/text.md` has the exact rule.
+    punctuation: "drop" it, or "keep" every run of it as a word: 'C++ :-)' is then the words 'c',
+        '++' and ':-)'. `docs/guides/text.md` has the exact rule.
 
-    Keys come by the position of the first word, then by the order of the n-gram; after all n-grams
-    that begin at a word come its character n-grams, by position, then by length.
+    Keys are ordered by the position of the first word, then by the order of the n-gram. The
+    character n-grams of a word follow all n-grams that begin at it, by position, then by length.
     """
 
     ngrams: tuple[int, int] = (1, 2)
@@ -58,7 +58,7 @@ class TextConfig:
             "subwords": list(self.subwords) if self.subwords else None,
             "unicode": UNICODE_VERSION,
         }
-        if self.punctuation != "drop":  # versions that only drop it refuse what they do not know
+        if self.punctuation != "drop":  # versions that only drop it refuse settings unknown to them
             saved["punctuation"] = self.punctuation
         return saved
 

@@ -1,8 +1,9 @@
-"""D1 as a dictionary: the most frequent n-grams of a corpus, and their ids.
+"""The paper's D1 as a dictionary: the most frequent n-grams of a corpus, and their ids.
 
-An n-gram is its 64-bit key. Two different n-grams of a corpus with T distinct ones share a key with
-a chance of about T^2 / 2^65 (T = one billion: 3%), and then count as one. `text/counts/exact.py`
-finds the keys; another reading of the texts finds the first place of each, and so its string.
+An n-gram is identified by its 64-bit key. In a corpus with T distinct n-grams the chance that any
+two share a key is about T^2 / 2^65 (3% for a billion); they then count as one.
+`text/counts/exact.py` finds the keys. Another pass over the texts finds the string of each at the
+first place where it occurs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,13 +38,13 @@ SIZE = 1_000_000
 MEMORY = 1 << 29
 
 Unknown = Literal["drop", "share"]
-Arrays = dict[str, npt.NDArray[Any]]
+Numbers = npt.NDArray[Any]
 
 
 class Dictionary:
-    """The most frequent n-grams of a corpus, in the order of their frequency.
+    """The most frequent n-grams of a corpus, by decreasing frequency.
 
-    The rank of an n-gram is its id. Equally frequent ones are ordered by their keys (as signed
+    The rank of an n-gram is its id. Equally frequent n-grams are ordered by their keys (as signed
     integers), so that a dictionary does not depend on the order of the texts.
 
     Example:
@@ -60,7 +61,7 @@ class Dictionary:
         self.config, self.keys, self.counts, self.strings = config, keys, counts, strings
         slots = 1 << max(1, 2 * len(keys) - 1).bit_length()
         self._slots = np.zeros(slots, np.int32)
-        self._salt = SALT  # goes where the slots go
+        self._salt = SALT  # a pickled dictionary keeps it: the slots depend on it
         build_index(keys, self._slots, self._salt)
 
     @classmethod
@@ -78,14 +79,14 @@ class Dictionary:
         """Count a corpus.
 
         Args:
-            texts: a column of texts, or, for a corpus that should not be in memory at once, a
-                function that returns columns one after the other; it is called several times. One
-                text is always held whole.
+            texts: a column of texts; or, for a corpus larger than memory, a function that returns
+                an iterable of columns. It is called several times. Single texts are held whole.
             config: how text becomes n-grams; None is the paper's 1- to 9-grams.
-            size: the most n-grams to keep. min_count: the least count of one that is kept.
+            size: keep at most this many n-grams.
+            min_count: drop n-grams that are less frequent.
             stop: n-grams to leave out. A word leaves out that word, not longer n-grams with it.
-            memory: bytes for the sketch and the tables; picking the best of a table takes up to as
-                much again for a moment, and the n-grams kept come on top.
+            memory: bytes for the sketch and the tables. Selecting from a table may briefly need as
+                much again, and the n-grams kept need memory in addition.
             threads: None is all cores.
         """
         config = config or TextConfig(NGRAMS)
@@ -112,7 +113,7 @@ class Dictionary:
         return len(self.keys)
 
     def first(self, size: int) -> "Dictionary":
-        """The `size` most frequent n-grams as a dictionary of their own: a frequency cut."""
+        """A dictionary of the `size` most frequent n-grams."""
         whole_number("size", size, 0, len(self))
         return Dictionary(
             self.config, self.keys[:size], self.counts[:size], self.strings.slice(0, size)
@@ -127,10 +128,10 @@ class Dictionary:
         return ranks
 
     def bags(self, texts: Texts, unknown: Unknown = "drop", threads: int | None = None) -> Bags:
-        """Bags of ranks, for a model with `identity` indexing; texts as `count` takes them.
+        """Bags of ranks, for a model with `identity` indexing; texts as for `count`.
 
-        An n-gram that is not in the dictionary is dropped, or shares the id len(dictionary) with
-        all others such: `num_embeddings(unknown)` ids in all.
+        N-grams that are not in the dictionary are dropped, or all get the id len(dictionary).
+        `num_embeddings(unknown)` is the number of ids.
         """
         one_of("unknown", unknown, ("drop", "share"))
         parts = []
@@ -147,14 +148,14 @@ class Dictionary:
         return Bags.concat(parts)
 
     def num_embeddings(self, unknown: Unknown = "drop") -> int:
-        """How many ids `bags` may give."""
+        """The number of ids that `bags` may return."""
         return len(self) + (unknown == "share")
 
-    def tensors(self) -> Arrays:
-        """The dictionary as arrays to save with a model; the rest is `config.to_dict()`.
+    def tensors(self) -> dict[str, Numbers]:
+        """The dictionary as arrays to save with a model, together with `config.to_dict()`.
 
-        Strings are in the order of their bytes, each as the number of bytes that it shares with
-        the one before and the bytes that follow. Keys are not saved: they follow from the strings.
+        Strings are sorted by their bytes and front-coded: the number of bytes that each shares with
+        the one before, and the bytes that follow. Keys are not saved: the strings determine them.
         """
         data, offsets = _buffers(self.strings)
         order = pc.sort_indices(self.strings.cast(pa.large_binary())).to_numpy().astype(np.uint32)
@@ -170,9 +171,7 @@ class Dictionary:
         }
 
     @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, npt.NDArray[Any]], config: TextConfig
-    ) -> "Dictionary":
+    def from_tensors(cls, tensors: Mapping[str, Numbers], config: TextConfig) -> "Dictionary":
         """The dictionary that `tensors` described."""
         shared, tails, rest, order, counts = (
             tensors[f"dictionary.{name}"] for name in ("shared", "tails", "rest", "ranks", "counts")
@@ -187,12 +186,12 @@ class Dictionary:
         front_decode(rest, shared, tails.astype(np.uint32), order, offsets, data)
         strings = _strings(data, offsets)
         strings.validate(full=True)  # its bytes came from a file
-        folded = replace(config, lowercase=False)  # as the strings are already
+        folded = replace(config, lowercase=False)  # the strings are folded already
         return cls(config, _own_keys(strings, folded), counts.astype(np.int64), strings)
 
 
-def _check_saved(shared: U8, tails: Any, rest: U8, order: Any, counts: Any) -> None:
-    """Refuse arrays that no dictionary gives: decoding them would leave their bounds."""
+def _check_saved(shared: U8, tails: Numbers, rest: U8, order: Numbers, counts: Numbers) -> None:
+    """Refuse arrays that no dictionary produces: decoding them would go out of bounds."""
     arrays = (shared, tails, rest, order, counts)
     typed = all(array.ndim == 1 and array.dtype.kind == "u" for array in arrays)
     if not (
@@ -232,7 +231,7 @@ def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.Large
 
 
 def _own_keys(strings: pa.LargeStringArray, config: TextConfig) -> I64:
-    """The key of each string as one n-gram, however many words it has."""
+    """The key of each string as one n-gram of all its words."""
     bags = text_to_bags(strings, replace(config, ngrams=(1, 9)))
     words = (bags.lengths + 36) // 9  # of 9 or more; fewer have m (m + 1) / 2 n-grams
     small = bags.lengths < 45
@@ -245,7 +244,7 @@ def _own_keys(strings: pa.LargeStringArray, config: TextConfig) -> I64:
     return keys
 
 
-def _buffers(strings: Any) -> tuple[U8, I64]:
+def _buffers(strings: pa.LargeStringArray) -> tuple[U8, I64]:
     """The bytes and the offsets of an Arrow column of large strings."""
     _, offsets, data = strings.buffers()
     first = strings.offset
@@ -260,6 +259,6 @@ def _strings(data: U8, offsets: I64) -> pa.LargeStringArray:
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers)
 
 
-def _narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _narrow(numbers: Numbers) -> Numbers:
     """The same numbers in the smallest unsigned type that holds them."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))

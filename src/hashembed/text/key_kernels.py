@@ -58,7 +58,7 @@ _outer = njit(error_model="numpy")
 
 @inlined
 def _lower(x, upper):
-    """Four ASCII bytes in lower case where `upper` has a byte's high bit."""
+    """Four ASCII bytes, in lower case where `upper` has the high bit of the byte."""
     is_upper = (x + u32(0x3F3F3F3F)) & ~(x + u32(0x25252525)) & upper
     return u32(x | (is_upper >> u32(2)))
 
@@ -77,7 +77,7 @@ def _short_lane(seed, s0, s1, s2, s3, size):
 
 @inner
 def _hash_batch(raw, sizes, m, upper, lanes, state):
-    """The lanes of m words, scrambled too, and the n-gram state that has absorbed each."""
+    """The lanes of m words, the scrambled lanes, and the n-gram state after each word."""
     for i in range(m):
         size = sizes[i]
         s0 = murmur_scramble(_lower(raw[i], upper))
@@ -95,7 +95,7 @@ def _hash_batch(raw, sizes, m, upper, lanes, state):
 
 @inner
 def _hash_ngrams(lanes, state, m, lo, hi, keys):
-    """The keys of the n-grams that begin at each of m words, as if they were one document."""
+    """The keys of the n-grams that begin at each of m words; document ends are ignored."""
     if lo == 1:
         for i in range(m):
             keys[i] = pack(lanes[i], lanes[_ROW + i])
@@ -203,7 +203,7 @@ def fill_keys(segments, first, stop, rules, out, o):
     batch, codes = new_batch(hi - rules.orders[0] + 1), np.empty(64, np.uint32)
     s, i, m = first, starts[first], 0
     own, limit = np.int64(2**62), stop
-    while own:  # words whose n-grams are still to be written
+    while own:  # words of these segments whose n-grams are not written yet
         while s < limit and m <= most:
             i, m = find_words(data, i, ends[s], table, punctuation, batch, m)
             if i < ends[s]:

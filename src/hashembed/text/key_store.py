@@ -1,6 +1,6 @@
-"""Keys on disk, for sets larger than memory: batches are appended, and come back memory-mapped.
+"""Keys on disk, for data sets larger than memory: appended in batches, read memory-mapped.
 
-Training then reads the same numbers in the same order as from memory, so the model is the same.
+Training reads the same numbers in the same order as from memory, so the model is the same.
 """
 
 import os
@@ -16,9 +16,9 @@ from hashembed.hashing.bags import Bags
 
 
 class KeyStore:
-    """A file of keys without a name, so that nothing stays, even of a process that is killed.
+    """An unnamed file of keys: nothing is left behind, even if the process is killed.
 
-    Where bags begin stays in memory.
+    The lengths of the bags stay in memory.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -45,7 +45,7 @@ class KeyStore:
         self._count += len(bags.keys)
 
     def bags(self) -> Bags:
-        """All bags so far; their keys are read from the file as they are needed."""
+        """All bags so far; keys are read from the file on demand."""
         self._file.flush()
         lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
         offsets = np.zeros(len(lengths) + 1, np.int64)

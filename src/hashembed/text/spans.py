@@ -1,4 +1,4 @@
-"""The n-grams of a text as people read them: strings and places, in the order of the keys."""
+"""The n-grams of a text for people to read: strings and places, in the order of the keys."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -39,7 +39,7 @@ class NGram:
 
 
 def ngrams_of(text: str, config: TextConfig) -> tuple[I64, list[NGram]]:
-    """The keys of one text and the n-gram behind each."""
+    """The keys of one text, and the n-gram of each."""
     if not isinstance(text, str):
         raise TypeError(f"text must be one str, found {type(text).__name__}")
     column = to_arrow([text])

@@ -1,9 +1,9 @@
-"""What becomes of every character: the class and the case folding of all code points.
+"""The class and the case folding of all code points.
 
-The tables are pinned to Unicode 14.0.0 and shipped in this file, so that a model gives the same
-keys on every Python, whatever version of Unicode its `unicodedata` knows. Code points that 14.0.0
-leaves unassigned are kept as they are. `python -m hashembed.text.unicode` prints the tables of
-the running Python; to put them in the place of those below is to change keys.
+The tables are pinned to Unicode 14.0.0 and are part of this file, so that a model gives the same
+keys on every Python, whatever version of Unicode its `unicodedata` has. Code points that 14.0.0
+leaves unassigned do not change. `python -m hashembed.text.unicode` prints the tables of the running
+Python; replacing the tables below changes keys.
 """
 
 import base64
@@ -113,7 +113,7 @@ def expand(text: str, columns: int) -> I32:
 
 
 def utf8_codes(points: I32) -> U32:
-    """Each code point as its UTF-8 bytes, the first one lowest. (n,) -> (n,)"""
+    """The UTF-8 bytes of each code point in one integer, first byte lowest. (n,) -> (n,)"""
     c = points.astype(np.uint32)
     low, mid, high = c & 63, c >> 6 & 63, c >> 12 & 63
     two = 0xC0 | c >> 6 | (0x80 | low) << 8
@@ -123,7 +123,7 @@ def utf8_codes(points: I32) -> U32:
 
 
 def all_utf8_codes() -> U32:
-    """`utf8_codes` of every code point, quickly: 64 in a row differ in their last byte only."""
+    """`utf8_codes` of every code point, fast: 64 consecutive ones differ only in the last byte."""
     heads = np.arange(0, CODE_POINTS, 64, dtype=np.int32)
     steps = np.select([heads < 0x80, heads < 0x800, heads < 0x10000], [0, 8, 16], 24)
     last = np.arange(64, dtype=np.uint32) << steps.astype(np.uint32)[:, None]
@@ -151,11 +151,12 @@ def punctuation_table() -> U8:
 def character_table(lowercase: bool, keep_punctuation: bool = False) -> U32:
     """What each code point becomes, as the kernels read it.
 
-    Entry c < CODE_POINTS is the UTF-8 of the folded character, or, when its lowest byte is MARK,
-    SEPARATOR or an index into the rows of four at EXPANSIONS: a number of characters and each
-    one's UTF-8. The 64 pairs of entries at PAIRS have, for the low six bits of a lead byte, the bit
-    of the low six bits of the next byte where the two begin white space or punctuation outside
-    ASCII. White space is a separator, and so is punctuation unless it is kept.
+    Entry c < CODE_POINTS is the UTF-8 of the folded character. If its lowest byte is MARK, it is
+    SEPARATOR, or the other bytes are an index into the rows of four at EXPANSIONS: a number of
+    characters, and the UTF-8 of each. At PAIRS there are two entries, 64 bits, for each value of
+    the low six bits of a lead byte: bit x is set if a following byte with the low six bits x may
+    begin white space or punctuation outside ASCII. White space is a separator, and so is
+    punctuation unless it is kept.
     """
     codes = all_utf8_codes()
     spaces, punctuation = _separators()

@@ -1,13 +1,13 @@
-"""Words of UTF-8 text in Numba: where they are, and the lanes of those that cannot wait.
+"""Words of UTF-8 text in Numba: find them, and hash those that a vectorised loop cannot take.
 
-Where punctuation is kept, its runs are words too. Functions that need to know take `punctuation`:
-`punctuation_table()`, or None where it is dropped. Numba compiles them anew for each of the two, so
-what is not asked for costs nothing.
+If punctuation is kept, its runs are words too. Functions that need to know take `punctuation`:
+`punctuation_table()`, or None if it is dropped. Numba compiles them once for each case, so dropping
+punctuation costs nothing.
 
-Text is looked at 64 bytes at a time, as masks of 64 bits, so that the words in it are runs of ones.
-A short ASCII word goes into the batch as it stands, for `text/key_kernels.py` to fold and to hash
-in one vectorised loop with many others; any other word is folded by the table of `text/unicode.py`
-and hashed here, a character at a time.
+Text is read 64 bytes at a time, as masks of 64 bits in which words are runs of ones. A short ASCII
+word goes into the batch unchanged; `text/key_kernels.py` folds and hashes many of them in one
+vectorised loop. Any other word is folded with the table of `text/unicode.py` and hashed here, one
+character at a time.
 """
 
 from functools import reduce
@@ -26,10 +26,10 @@ from hashembed.hashing.spec import WORD_SEEDS
 from hashembed.text.unicode import EXPANSIONS, MARK, PAIRS, SEPARATOR
 
 CHUNK = 64  # bytes in a mask
-SHORT = 15  # bytes in the longest word that waits; a longer one comes with its lanes
+SHORT = 15  # bytes in the longest word that is hashed in the batch; longer ones are hashed here
 BATCH = 256  # words
-# Words in a batch to which one more chunk may be added: where punctuation is dropped, words have a
-# separator between them; where it is kept, every byte may be a word.
+# The most words in a batch that has space for one more chunk: if punctuation is dropped, words have
+# a separator between them; if it is kept, every byte may be a word.
 MOST_DROPPED, MOST_KEPT = BATCH - CHUNK // 2, BATCH - CHUNK
 
 
@@ -43,10 +43,10 @@ class Rules(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Words that wait for their n-grams, and room to make these."""
+    """Words whose n-grams are not written yet, and buffers for the n-grams."""
 
     raw: U32  # (4 * BATCH,): rows of the first, second, ... four bytes, or rows of the two lanes
-    sizes: U32  # (BATCH,): bytes, or SHORT + 1 for a word that comes with its lanes
+    sizes: U32  # (BATCH,): bytes, or SHORT + 1 for a word whose lanes are in `raw`
     spans: I64  # (2 * BATCH,): rows of where in the text a word begins and ends
     last: Bools  # (BATCH,): whether the document ends after this word
     lanes: U32  # (4 * BATCH,): rows of both lanes, and of both scrambled
@@ -54,14 +54,14 @@ class Batch(NamedTuple):
     keys: I64  # (orders * BATCH,): rows of the n-grams of each order
 
 
-# Indices that are not signed need no check for the end of the array.
+# Numba does not check unsigned indices for being negative.
 _ROW, _ROW2, _ROW3 = (u64(n) for n in (BATCH, 2 * BATCH, 3 * BATCH))
-# Runs of bytes: what is no separator in ASCII, its white space, and what may begin a separator
-# outside of it.
+# Ranges of bytes: all but the separators of ASCII; its white space; lead bytes of separators that
+# are not ASCII.
 _KEPT = ((0x00, 0x08), (0x0E, 0x1B), (0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A), (0x7F, 0xFF))
 _SPACES = ((0x09, 0x0D), (0x1C, 0x20))
 _LEADS = ((0xC2, 0xC2), (0xCD, 0xCE), (0xD5, 0xE3), (0xEA, 0xEA), (0xEF, 0xF0))
-# By the number of bytes in a character: what its UTF-8 looks like, and the range of code points.
+# By the number of bytes of a character: the form of its UTF-8, and the range of code points.
 _SHAPE = np.array([0, 0x80, 0xC0E0, 0xC0C0F0, 0xC0C0C0F8, 0], np.uint64)
 _FORM = np.array([1, 0x00, 0x80C0, 0x8080E0, 0x808080F0, 1], np.uint64)
 _PAYLOAD = np.array([0, 0x7F, 0x1F, 0x0F, 0x07, 0], np.uint64)
@@ -73,13 +73,13 @@ _HIGH = np.array([256 ** max(n - 8, 0) - 1 for n in range(16)], np.uint64)
 _ALL = u64(2**64 - 1)
 _WORD_A, _WORD_B = (u32(s) for s in WORD_SEEDS)
 
-# Without references to arrays being counted, which is an atomic operation in every call.
+# Without reference counts of arrays, which would be an atomic operation in every call.
 _OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
 inner = njit(**_OPTIONS)
 inlined = njit(**_OPTIONS, forceinline=True)
 
 
-# --- what only the compiler's own language can say --------------------------------------------
+# --- LLVM intrinsics --------------------------------------------------------------------------
 
 
 def _load(context, builder, sig, args, typ):
@@ -135,7 +135,7 @@ def _continues(data, i, end):
 
 @inner
 def _decode_carefully(data, i, end):
-    """`decode` for what may be malformed; U+FFFD for each maximal part of no character."""
+    """`decode` for bytes that may be malformed: U+FFFD for each maximal invalid part."""
     b = np.int64(data[i])
     if b < 0x80:
         return b, 1
@@ -193,7 +193,7 @@ def decode(data, i, end):
 
 @inlined
 def absorb(state, code):
-    """The state of both lanes after one more character: a, b, waiting bytes, all bytes."""
+    """The state of both lanes after one more character: a, b, bytes not hashed yet, all bytes."""
     a, b, tail, size = state
     tail |= u64(code) << (u64(8) * (size & u64(3)))
     n = _code_bytes(code)
@@ -205,7 +205,7 @@ def absorb(state, code):
 
 @inlined
 def finish(state):
-    """Both lanes of what the state has absorbed."""
+    """Both lanes of the absorbed characters."""
     a, b, tail, size = state
     s = murmur_scramble(u32(tail))
     return fmix32(u32(a ^ s ^ u32(size))), fmix32(u32(b ^ s ^ u32(size)))
@@ -213,7 +213,7 @@ def finish(state):
 
 @inlined
 def is_mark(punctuation, point):
-    """Whether a character is punctuation that is kept: 1 or 0."""
+    """1 for punctuation that is kept, else 0."""
     if punctuation is None:
         return np.uint8(0)
     return punctuation[point]
@@ -277,11 +277,11 @@ def _hash_word(data, i, end, table, punctuation):
 
 @inlined
 def chunk(data, i, end, table, punctuation):
-    """Up to 64 bytes from data[i] on: how many, and masks of words, of what is not ASCII, of the
-    bytes where characters begin, and of punctuation that is kept.
+    """Up to 64 bytes from data[i] on: how many, and masks of words, of bytes outside ASCII, of the
+    first bytes of characters, and of punctuation that is kept.
 
-    A byte that is not ASCII belongs to a word unless a well-formed separator begins at a lead byte;
-    what stands before it cannot change that.
+    A byte outside ASCII belongs to a word unless it is part of a well-formed separator. Separators
+    are recognised by their lead byte; the bytes before it do not matter.
     """
     n = min(end - i, CHUNK)
     words, high, leads, chars, points = u64(0), u64(0), u64(0), u64(0), u64(0)
@@ -310,7 +310,7 @@ def chunk(data, i, end, table, punctuation):
             point, size = decode(data, i + j, end)
             mark = is_mark(punctuation, point)
             if table[point] == SEPARATOR or mark:
-                if j + size > n:  # let the next chunk have it whole
+                if j + size > n:  # leave it to the next chunk
                     inside = (u64(1) << u64(j)) - u64(1)
                     return j, words & inside, high, chars, points & inside
                 own = ((u64(1) << u64(size)) - u64(1)) << u64(j)
@@ -325,7 +325,7 @@ def chunk(data, i, end, table, punctuation):
 
 @inner
 def _hash_run(data, i, chars, size, table, punctuation):
-    """The lanes of the word of `size` bytes at data[i]; `chars` has the bits where they begin."""
+    """The lanes of the word of `size` bytes at data[i]; `chars` marks where characters begin."""
     state = _WORD_A, _WORD_B, u64(0), u64(0)
     known = chars & u64(1)
     while chars:
@@ -346,7 +346,7 @@ def _hash_run(data, i, chars, size, table, punctuation):
 
 @inlined
 def most_words(punctuation):
-    """Words in a batch to which one more chunk may be added."""
+    """The most words in a batch that has space for one more chunk."""
     if punctuation is None:
         return MOST_DROPPED
     return MOST_KEPT
@@ -354,7 +354,7 @@ def most_words(punctuation):
 
 @inner
 def find_words(data, i, end, table, punctuation, batch, m):
-    """Words from data[i] on into the batch, after the m there are: how far it came, the new m."""
+    """Add words from data[i] on to the m words of a batch -> where it stopped, the new m."""
     raw, sizes, spans = batch.raw, batch.sizes, batch.spans
     m, most = u64(m), u64(most_words(punctuation))
     while i < end and m <= most:
@@ -363,7 +363,7 @@ def find_words(data, i, end, table, punctuation, batch, m):
         final = words  # the mask of the last word
         if punctuation is not None:
             final = words if words >> u64(n - 1) else points
-        if after < end and final >> u64(n - 1):  # the last word may go on in the next chunk
+        if after < end and final >> u64(n - 1):  # the last word may continue in the next chunk
             start = CHUNK - np.int64(leading_zeros(~final & (_ALL >> u64(CHUNK - n))))
             after = i + start
             words &= (u64(1) << u64(start)) - u64(1)

@@ -26,7 +26,7 @@ def make_bags(spec: HashSpec, seed: int = 0) -> Bags:
 
 
 def visible(model: ShallowModel) -> ShallowModel:
-    """Importance weights of ordinary size, so that every gradient is."""
+    """Importance weights of ordinary size, so that no gradient is tiny."""
     weights = model.importance_weights
     weights[:] = np.random.default_rng(5).standard_normal(weights.shape)
     return model
@@ -89,7 +89,7 @@ class Reference:
 
 
 def multi_labels(classes: int, weighted: bool) -> Labels:
-    """No label, one, or several, in turn."""
+    """Documents with no label, one, or several."""
     sets = [list(range(i % 3)) for i in range(len(LENGTHS))]
     flat = np.array([(c + i) % classes for i, s in enumerate(sets) for c in s], np.int64)
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64)
@@ -109,7 +109,7 @@ SHAPES = [
 
 
 def cut_finely(monkeypatch, tokens: int) -> None:
-    """Shards of so few tokens and bins of two rows, where the real ones would be just one."""
+    """Tiny shards and bins of two rows; with the real sizes there would be only one of each."""
     monkeypatch.setattr("hashembed.engine.shallow.arrays.MIN_SHARD_TOKENS", tokens)
     monkeypatch.setattr("hashembed.engine.shallow.arrays.MIN_BIN_BITS", 1)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from hashembed.engine.shallow import arrays as kernel_data
+from hashembed.engine.shallow import arrays
 from hashembed.engine.shallow.forward import find_distinct
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.shallow.vectors import (
@@ -71,20 +71,20 @@ def test_distinct_marks_that_all_want_the_last_entry():
 
 
 def test_shards_grow_with_the_batch():
-    shards = kernel_data.shards_for(np.arange(2_000_000))
+    shards = arrays.shards_for(np.arange(2_000_000))
     assert (np.diff(shards) >= 0).all()
     assert shards[0] == shards[1024] == 1
-    assert shards[-1] == kernel_data.MAX_SHARDS
+    assert shards[-1] == arrays.MAX_SHARDS
 
 
 @pytest.mark.parametrize("rows", [1, 64, 65, 8192, 8193, 150_000, 10_000_000])
 def test_bins(rows):
-    bins = -(-rows // (1 << kernel_data.bin_bits_for(rows)))
-    assert 1 <= bins <= kernel_data.MAX_BINS
-    assert bins > kernel_data.MAX_BINS // 2 or rows <= 8192
+    bins = -(-rows // (1 << arrays.bin_bits_for(rows)))
+    assert 1 <= bins <= arrays.MAX_BINS
+    assert bins > arrays.MAX_BINS // 2 or rows <= 8192
 
 
 def test_too_large_a_batch():
     tables = ShallowModel(HashSpec(40, 11, 2), 16, 3).tables
     with pytest.raises(ValueError, match=r"at most 1,073,741,823 n-grams, found 2,000,000,000"):
-        kernel_data.make_scratch(tables, 1, 2_000_000_000, 1, 1)
+        arrays.make_scratch(tables, 1, 2_000_000_000, 1, 1)

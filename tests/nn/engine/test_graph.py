@@ -1,6 +1,6 @@
-"""Steps that need nothing from the host: on a GPU as CUDA graphs, without one in the interpreter.
+"""Training steps on the GPU: as CUDA graphs, or without a GPU in the interpreter.
 
-They are held against the plain loop of the torch engine on the CPU.
+They are compared with the plain loop of the torch engine on the CPU.
 """
 
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_as_the_plain_loop(hidden, options, weighted):
 
 @pytest.mark.usefixtures("resident")
 def test_class_weights_as_in_the_plain_loop():
-    """They may change between two calls: the steps are then made anew."""
+    """They may change between two calls, which makes new steps."""
     options = {"optimizer": "adagrad", "multilabel": True}
     mine, plain = model(**options), model(device="cpu", **options)
     weighted = replace(SEVERAL, class_weights=CLASS_WEIGHTS)
@@ -148,7 +148,7 @@ def test_documents_longer_than_a_tile(options, monkeypatch):
 
 @pytest.mark.usefixtures("resident")
 def test_groups_of_batches_that_need_a_larger_capacity(monkeypatch):
-    """Steps 0, 1-2, 3-4 and 5 are made at a time; one of them is much larger than the others."""
+    """Steps 0, 1-2, 3-4 and 5 are prepared at a time; one is much larger than the others."""
     lengths = np.where(np.arange(DOCUMENTS) == ORDER[3 * BATCH + 1], 60, 3)
     keys = id_keys(np.random.default_rng(2).integers(0, 30, lengths.sum()))
     bags = Bags(keys, np.concatenate([[0], np.cumsum(lengths)]))
@@ -200,7 +200,7 @@ def test_an_output_layer_of_many_classes(monkeypatch):
 
 
 @pytest.mark.usefixtures("resident")
-def test_whose_the_keys_of_a_batch_are():
+def test_documents_of_the_keys_of_a_batch():
     one = model()
     steps_of([one], passes=1)
     made, capacity = one.gpu_steps._batches, one.gpu_steps.capacities[1]

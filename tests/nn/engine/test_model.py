@@ -292,7 +292,7 @@ def trained_with(threads: int, optimizer: str) -> DeepModel:
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_any_number_of_threads(optimizer):
-    """To the bit where the products of matrices are small, as PyTorch then uses one thread."""
+    """Bit-identical if matrix products are small, because PyTorch then uses one thread."""
     one = trained_with(1, optimizer)
     for threads in (2, 3):
         other = trained_with(threads, optimizer)
@@ -445,7 +445,9 @@ def test_dropout_leaves_out_its_part_of_the_n_grams_in_training_alone():
     ones = Bags(np.full(20_000, id_keys(7)), np.array([0, 20_000]))
     keys, offsets = torch.from_numpy(ones.keys), torch.from_numpy(ones.offsets)
     with torch.no_grad():
-        dropped = engine.network.train()(keys, offsets, engine.kept(20_000, torch.tensor(0)))
+        dropped = engine.network.train()(
+            keys, offsets, engine.dropout_mask(20_000, torch.tensor(0))
+        )
         whole = without.network.train()(keys, offsets)
     ratio = (dropped / whole).flatten()  # the biases are zero
     assert (ratio - 1).abs().max() < 0.02
@@ -459,8 +461,8 @@ def test_scoring_in_parts(monkeypatch):
     engine = visible(model())
     bags = Bags.concat([make_bags(), VALID[0]])
     whole = engine.scores(bags)
-    monkeypatch.setattr("hashembed.nn.engine.model.NGRAMS_AT_ONCE", 30)  # one document has 40
-    monkeypatch.setattr("hashembed.nn.engine.model.DOCUMENTS_AT_ONCE", 3)
+    monkeypatch.setattr("hashembed.nn.engine.scoring.NGRAMS_AT_ONCE", 30)  # one document has 40
+    monkeypatch.setattr("hashembed.nn.engine.scoring.DOCUMENTS_AT_ONCE", 3)
     np.testing.assert_allclose(engine.scores(bags), whole, rtol=1e-5, atol=1e-5)
 
 

@@ -1,8 +1,8 @@
 """Compile the Triton kernels for a GPU, without one: `python compile_kernels.py` names them.
 
 Triton's interpreter runs code that its compiler refuses. Here the library calls its kernels as it
-would on a GPU, with the same sizes of tiles; each is compiled for one instead of launched. What
-would have been computed is whatever memory holds.
+would on a GPU, with the same sizes of tiles; each is compiled instead of launched. Results are
+whatever memory holds.
 """
 
 import inspect
@@ -45,7 +45,7 @@ compiled: set[str] = set()
 
 
 def compile_kernel(kernel, *args, grid, warmup, num_warps=4, **kwargs):
-    """In the place of a launch."""
+    """Takes the place of a launch."""
     given = inspect.signature(kernel.fn).bind(*args, **kwargs).arguments
     signature, constants, aligned = {}, {}, {}
     for place, parameter in enumerate(kernel.params):
@@ -81,7 +81,7 @@ def fused_sums(ptx):
 
 
 def layers():
-    """Both directions, all forms, with what is known ahead and without."""
+    """Forward and backward pass, all forms, prepared calls and others."""
     spec = HashSpec(50, 9, 2)
     cases = [Case(spec, 20, dtype=torch.float32)]
     forms = {"mode": "mean", "aggregation": "concat", "importance": "append"}
@@ -204,7 +204,7 @@ def shallow():
 
 
 def main():
-    for module in (gpu_steps, optim):  # without a GPU they have no need of it
+    for module in (gpu_steps, optim):  # without a GPU they do not import it
         module.cuda_rows = cuda_rows
     JITFunction.run = compile_kernel
     for part in (layers, rules, training, shallow):

@@ -27,7 +27,7 @@ UNIT = layout.EXTENT_UNIT.value
 
 @pytest.fixture(autouse=True)
 def without_a_gpu(monkeypatch):
-    """Optimizers have no need of these kernels there."""
+    """Without a GPU the optimizers do not import these kernels."""
     for module in (gpu_steps, optim):
         monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
 
@@ -151,9 +151,9 @@ def test_compact_gradients_hold_touched_rows_once_and_in_order(keep):
 
 
 def distinct(rows, order, size, more=()):
-    """What is known of sorted rows of a table; and rows more, of which the first counts as found.
+    """The distinct rows among sorted rows of a table, and `more` rows, of which one is counted.
 
-    Those from `size` on do not count.
+    Rows from `size` on do not count.
     """
     found, slots, counts = torch.unique(rows, return_inverse=True, return_counts=True)
     starts = torch.searchsorted(slots, torch.arange(len(found) + len(more))).int()
@@ -203,7 +203,7 @@ def test_rows_of_any_length_are_added_up(runs, behind, known, monkeypatch):
 
 @pytest.mark.parametrize(("known", "mode"), [(False, "sum"), (True, "mean")])
 @pytest.mark.parametrize("importance", ["on", "off"])
-def test_what_is_prepared_ahead_gives_the_same_sums(importance, known, mode):
+def test_prepared_calls_give_the_same_sums(importance, known, mode):
     form = {"importance": importance, "mode": mode}
     case = Case(HashSpec(50, 9, 2), 3, dtype=torch.float64, lengths=SHORT, **form)
     call = call_of(case, keep=True)
@@ -211,7 +211,7 @@ def test_what_is_prepared_ahead_gives_the_same_sums(importance, known, mode):
     buffers = cuda_places.make_term_buffers(wider)
     bags = cuda_places.locate(call._replace(keep=None), True, True).token_bags if known else None
     if bags is not None:
-        bags[int(case.offsets[-1]) :] = -7  # of keys in no bag anything may be said
+        bags[int(case.offsets[-1]) :] = -7  # the bag of a key in no bag is not read
     cuda_places.prepare(call, buffers, bags)
     places = cuda_places.prepared(call, buffers)
     factors = cuda.make_factors(call) if known else None
@@ -269,7 +269,7 @@ def test_several_calls_are_prepared_at_once(importance):
 
 
 @pytest.mark.parametrize("importance", ["on", "off"])
-def test_what_is_known_of_rows(importance, monkeypatch):
+def test_distinct_rows_and_their_terms(importance, monkeypatch):
     """Which terms they have, and which have few, several or many; of more blocks than one."""
     monkeypatch.setattr(tiles, "LONG_NARROW", 6)
     g = torch.Generator().manual_seed(0)
@@ -322,7 +322,7 @@ def test_updates_smaller_than_the_precision_are_not_lost(dtype):
     ("name", "behind"),
     [("sgd", False), ("rowwise", False), ("adam", False), ("adam", True), ("adamw", True)],
 )
-def test_steps_whose_rows_are_known_ahead(name, behind):
+def test_steps_of_prepared_rows(name, behind):
     kind, make = RULES[name]
     tables = Tables(kind, torch.float64, make)
     g = torch.Generator().manual_seed(1)

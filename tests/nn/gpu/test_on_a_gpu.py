@@ -258,7 +258,7 @@ def history_of(now):
 
 @pytest.mark.parametrize("d", [1, 2, 6, 16, 20, 40, 100])
 def test_rows_that_many_tokens_read_catch_up_once(d):
-    """Of all who find a row behind, exactly one moves it."""
+    """If several threads find a row behind, exactly one moves it."""
     rows, now = 3000, 5
     table = torch.randn(rows, d).cuda()
     records = torch.zeros(rows, record_width(d)).cuda()
@@ -340,12 +340,12 @@ def test_a_step_in_a_cuda_graph(make):
         F.cross_entropy(model(ids), labels).backward()
 
     ids, labels = (t.clone() for t in data[0])
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
         for _ in range(2):
             step(models[1], ids, labels)
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step(models[1], ids, labels)
@@ -452,12 +452,12 @@ def test_a_layer_used_twice_in_a_cuda_graph():
         F.cross_entropy(model.out(model.bag(ids) + model.bag(ids + 1)), labels).backward()
 
     ids, labels = (t.clone() for t in data[0])
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
         for _ in range(2):
             step(models[1], ids, labels)
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step(models[1], ids, labels)

@@ -107,7 +107,7 @@ def test_full_registers_do_not_break_the_estimate() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(ValueError, match="precision must be from 4 to 18, not 3"):
+    with pytest.raises(ValueError, match="precision must be from 4 to 18, found 3"):
         DistinctCounter(3)
     with pytest.raises(ValueError, match="cannot merge a counter of precision 5 into one of"):
         DistinctCounter(6).merge(DistinctCounter(5))

@@ -1,4 +1,4 @@
-"""Counting in fixed memory: what is promised of the counts, against counting in full."""
+"""Counting in fixed memory: the promised bounds, against exact counts."""
 
 from collections import Counter
 from itertools import pairwise

@@ -10,6 +10,7 @@ from hashembed.classify.explain import views as explain_views
 from hashembed.classify.explain.views import Line, Sheet, shown
 from hashembed.core.arrays import F64
 from hashembed.core.printable import printable
+from hashembed.engine.protocol import to_probabilities
 from hashembed.text.spans import NGram
 
 if TYPE_CHECKING:
@@ -57,12 +58,7 @@ class Explanation:
     @property
     def probabilities(self) -> F64:
         """Of the classes: (C,)."""
-        z = self.logits
-        if self.multilabel:
-            e = np.exp(-np.abs(z))
-            return np.asarray(np.where(z >= 0, 1, e) / (1 + e))
-        e = np.exp(z - z.max())
-        return np.asarray(e / e.sum())
+        return to_probabilities(self.logits, self.multilabel)
 
     @property
     def predicted(self) -> Any:

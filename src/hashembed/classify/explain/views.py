@@ -10,6 +10,7 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from hashembed.core.plotting import new_figure
 from hashembed.core.tables import html_table, plain
 
 if TYPE_CHECKING:
@@ -155,13 +156,7 @@ def draw_bars(
     path: str | PathLike[str], bars: Sequence[tuple[str, float]], axis: str, title: str
 ) -> None:
     """Horizontal bars, blue above zero and orange below it, the first on top."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        message = 'drawing n-grams needs matplotlib: pip install "hashembed[plot]"'
-        raise ImportError(message) from None
-
-    figure = Figure(figsize=(7, 1.4 + 0.28 * max(len(bars), 3)), layout="constrained")
+    figure = new_figure("n-grams", 7, 1.4 + 0.28 * max(len(bars), 3))
     axes = figure.subplots()
     places = range(len(bars))
     colours = [tuple(v / 255 for v in (FOR if value > 0 else AGAINST)) for _, value in bars]

@@ -188,6 +188,22 @@ def bin_bits_for(num_buckets: int) -> int:
     return max(MIN_BIN_BITS, (-(-num_buckets // MAX_BINS) - 1).bit_length())
 
 
+def make_batches(lengths: I64, order: I64, rates: F32, batch_size: int) -> tuple[Batches, int]:
+    """Batches of the documents of `order` -> also the most tokens that one has."""
+    begins = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths[order], out=begins[1:])
+    tokens = np.diff(begins[np.append(np.arange(0, len(order), batch_size), len(order))])
+    batches = Batches(
+        order=np.ascontiguousarray(order, np.int64),
+        begins=begins,
+        rates=np.ascontiguousarray(rates, np.float32),
+        shards=shards_for(tokens),
+        losses=np.zeros(len(order), np.float32),
+        batch_size=batch_size,
+    )
+    return batches, int(tokens.max(initial=0))
+
+
 def make_scratch(tables: Tables, batch: int, tokens: int, shards: int, workers: int) -> Scratch:
     """Buffers for batches of up to this many documents, tokens and shards."""
     (classes, d), k = tables.W.shape, len(tables.seeds) - 1

@@ -21,14 +21,13 @@ from hashembed.engine.protocol import (
     to_probabilities,
 )
 from hashembed.engine.shallow.arrays import (
-    Batches,
     Documents,
     Job,
     Tables,
     aligned,
+    make_batches,
     make_scratch,
     record_width,
-    shards_for,
 )
 from hashembed.engine.shallow.kernel import Kernels, kernels_for
 from hashembed.hashing.bags import Bags
@@ -37,10 +36,10 @@ from hashembed.hashing.spec import HashSpec, derive_seeds
 
 OUTPUT_RANGE = 0.25
 
-MARGIN = 0.02  # a document with no larger error is learned: it moves the output layer only
+MARGIN = 0.02  # a document without a larger error is learned: it only updates the output layer
 
-# In Adagrad's denominator: gradients well below this are noise, and rows that see nothing else
-# should not take full steps.
+# In Adagrad's denominator: gradients well below this are noise, and rows that get no others should
+# not take full steps.
 EPSILON = 1e-3
 
 
@@ -84,7 +83,7 @@ class ShallowModel:
             fill_normal(self.importance_weights, IMPORTANCE_STD, (seed, 2), self.threads)
 
     def __getstate__(self) -> dict[str, Any]:
-        """To be pickled or copied: without what was checked, which weak references hold."""
+        """For pickling and copying: without the weak references to what was checked."""
         return {n: v for n, v in vars(self).items() if n not in ("_checked", "_checked_labels")}
 
     @classmethod
@@ -120,15 +119,15 @@ class ShallowModel:
         return means
 
     def fill_squares(self, means: dict[str, float]) -> None:
-        """Every accumulator at its table's mean: for a model that was saved without them."""
+        """Set every accumulator to its table's mean: for a model that was saved without them."""
         arrays = self._arrays()
         for name, mean in means.items():
             arrays[name].fill(mean)
 
     def grow(self, num_classes: int) -> None:
-        """More classes. The new ones start without evidence, as unlikely as the least likely.
+        """Add classes. They start without evidence, as unlikely as the least likely class.
 
-        The logits of the others stay as they are.
+        The logits of the others do not change.
         """
         tables, more = self.tables, num_classes - len(self.tables.bias)
         if more < 0:
@@ -152,7 +151,7 @@ class ShallowModel:
 
     @property
     def chunk(self) -> int:
-        """N-grams that `train` should have at a time."""
+        """N-grams that one call of `train` should get."""
         return CHUNK
 
     @property
@@ -173,7 +172,7 @@ class ShallowModel:
         weights: F32 | None = None,
         snippets: tuple[I64, I64] | None = None,
     ) -> F32:
-        """Train on the documents of `order`, in batches, with one rate a batch -> their losses.
+        """Train on the documents of `order`, in batches with one rate each -> their losses.
 
         `snippets` (starts, lengths) restricts each document to a run of its keys.
         """
@@ -182,27 +181,15 @@ class ShallowModel:
             raise ValueError(
                 f"there are {len(bags):,} documents, found {order.min()} to {order.max()}"
             )
-        begins = np.zeros(len(order) + 1, np.int64)
-        np.cumsum(documents.lengths[order], out=begins[1:])
-        edges = begins[np.append(np.arange(0, len(order), batch_size), len(order))]
-        tokens = np.diff(edges)
-        shards = shards_for(tokens)
-        most, most_shards = int(tokens.max(initial=0)), int(shards.max(initial=1))
-        workers = min(self.threads, most_shards)
-        batches = Batches(
-            order=np.ascontiguousarray(order, np.int64),
-            begins=begins,
-            rates=np.ascontiguousarray(rates, np.float32),
-            shards=shards,
-            losses=np.zeros(len(order), np.float32),
-            batch_size=batch_size,
-        )
-        check_rates(len(edges) - 1, rates)
+        batches, tokens = make_batches(documents.lengths, order, rates, batch_size)
+        check_rates(len(batches.shards), rates)
+        shards = int(batches.shards.max(initial=1))
+        workers = min(self.threads, shards)
         job = Job(
             tables=self.tables,
             documents=documents,
             batches=batches,
-            scratch=make_scratch(self.tables, batch_size, most, most_shards, workers),
+            scratch=make_scratch(self.tables, batch_size, tokens, shards, workers),
             num_rows=self.spec.num_embeddings,
             num_buckets=self.spec.num_buckets,
             multilabel=self.multilabel,
@@ -211,11 +198,7 @@ class ShallowModel:
         )
         kernel = self._kernels.train
         with may_compile(kernel):
-            done = run_workers(
-                kernel,
-                workers,
-                job,
-            )
+            done = run_workers(kernel, workers, job)
         if done[0] < len(rates):
             raise loss_not_finite(int(done[0]), len(rates))
         return batches.losses
@@ -267,30 +250,30 @@ class ShallowModel:
         return {name: array.copy() for name, array in self._arrays().items()}
 
     def check_state(self, state: State) -> None:
-        """A ValueError where `load_state` could not take it."""
+        """Raise a ValueError if `load_state` could not take this state."""
         check_arrays(self._arrays(), state)
         for name, array in state.items():
             if name.endswith("_square") and array.min(initial=0) < 0:
                 raise ValueError(f"{name} must hold sums of squares, found {array.min()}")
 
     def load_state(self, state: State) -> None:
-        """Back to that state."""
+        """Return to that state."""
         self.check_state(state)
         for name, array in self._arrays().items():
             np.copyto(array, state[name])
 
     def keep(self) -> State:
-        """The same as `state`: a copy for the time of a training run."""
+        """The same as `state`: a copy for `go_back`."""
         return self.state()
 
     def go_back(self, kept: State) -> None:
-        """Back to what was kept."""
+        """Return to a state that was kept."""
         self.load_state(kept)
 
     def snippets(
         self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int
     ) -> tuple[I64, I64]:
-        """A run of keys of each document, as `train` takes it."""
+        """A run of keys of each document, for `train`."""
         return bags.snippets(seed, epoch, minimum, maximum)
 
     def _arrays(self) -> State:
@@ -328,13 +311,13 @@ class ShallowModel:
         )
 
     def _class_weights(self, labels: Labels) -> F32:
-        """As the kernels take them."""
+        """The class weights for the kernels."""
         if labels.class_weights is None:
             return np.empty((2, 0), np.float32)
         return check_class_weights(labels, self.multilabel, len(self.tables.bias))
 
     def _check_ids(self, keys: I64) -> None:
-        """With `identity` indexing keys are places in the tables; asked once for each array."""
+        """With `identity` indexing keys index the tables. Each array is checked once."""
         if self.spec.indexing != "identity" or (self._checked and self._checked() is keys):
             return
         if keys.size and not 0 <= keys.min() <= keys.max() < self.spec.num_embeddings:
@@ -345,7 +328,7 @@ class ShallowModel:
         self._checked = ref(keys)
 
     def _check_labels(self, labels: Labels, documents: int) -> None:
-        """Asked once for each set of labels: a pass comes here many times."""
+        """Each set of labels is checked once: a pass calls this many times."""
         if self._checked_labels and self._checked_labels() is labels and len(labels) == documents:
             return
         check_labels(labels, documents, len(self.tables.bias), self.multilabel)

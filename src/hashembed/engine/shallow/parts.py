@@ -1,4 +1,4 @@
-"""Pieces of the kernels, inlined where they are used, so that d and k are constants there."""
+"""Pieces of the kernels. They are inlined, so that d and k are compile-time constants."""
 
 import numpy as np
 
@@ -65,10 +65,10 @@ def errors_to_gradient(errors, W, d):
 
 @njit(inline="always")
 def exp_of_negative(x):
-    """exp(x) for x <= 0 to about 1e-5, and never below exp(-30): a series of x / 256, squared.
+    """exp(x) for x <= 0, to about 1e-5 and never below exp(-30): a series in x / 256, then squares.
 
-    Straight-line arithmetic, so LLVM vectorises it. The floor keeps gradients out of the range of
-    denormal numbers, which are slow.
+    It has no branches, so LLVM vectorises it. The floor keeps gradients from becoming denormal
+    numbers, which are slow.
     """
     r = max(x, np.float32(-30.0)) * np.float32(1 / 256)
     y = np.float32(1 / 120) + r * np.float32(1 / 720)
@@ -84,7 +84,7 @@ def exp_of_negative(x):
 
 @njit(inline="always")
 def softmax_error(z, label):
-    """z -> probabilities minus the truth, in place; returns the cross entropy."""
+    """Replace logits z by probabilities minus truth -> the cross entropy."""
     classes = len(z)
     top = z[0]
     for c in range(1, classes):
@@ -103,7 +103,7 @@ def softmax_error(z, label):
 
 @njit(inline="always")
 def sigmoid_error(z, labels):
-    """The same for classes that exclude nothing: any number of them may be true."""
+    """The same for several labels: any number of classes may be true."""
     loss = ZERO
     for x in range(len(labels)):
         loss -= z[labels[x]]
@@ -124,7 +124,7 @@ def softplus(z):
 
 @njit(inline="always")
 def weighted_sigmoid_error(z, labels, weights):
-    """The same with weights (2, C) of what is true and of what is not."""
+    """The same with weights (2, C) of true and of false classes."""
     loss = ZERO
     for c in range(len(z)):
         loss += weights[1, c] * softplus(z[c])
@@ -132,7 +132,7 @@ def weighted_sigmoid_error(z, labels, weights):
         c = labels[x]
         loss += weights[0, c] * softplus(-z[c]) - weights[1, c] * softplus(z[c])
     sigmoid_error(z, labels)
-    for c in range(len(z)):  # the error of what is true is below 0
+    for c in range(len(z)):  # the error of a true class is negative
         z[c] *= weights[0, c] if z[c] < ZERO else weights[1, c]
     return loss
 
@@ -148,7 +148,7 @@ def largest_error(errors):
 
 @njit(inline="always")
 def adagrad_factor(squares, index, square, rate, epsilon):
-    """What to multiply a row's gradient by, after its mean square has been added up."""
+    """Add a row's mean square to its accumulator -> the factor for its gradient."""
     total = squares[index] + square
     squares[index] = total
     return rate / (np.sqrt(total) + epsilon)

@@ -1,8 +1,8 @@
 """Rows of a float32 table as vectors in registers.
 
-Of a loop over the columns LLVM would have to show that it does not overwrite what it reads, and
-where it cannot, it computes one number at a time. A vector is read as a whole and written as a
-whole. Its width is a constant of the kernel; any will do.
+LLVM vectorises a loop over columns only if it can prove that nothing aliases; otherwise it computes
+one number at a time. A vector is loaded and stored as a whole. Its width is a compile-time constant
+of the kernel and may be any number.
 """
 
 from llvmlite import ir
@@ -11,12 +11,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 _FLOAT, _I8 = ir.FloatType(), ir.IntType(8)
-# Products and sums may become one instruction; numbers in a sum may change places.
+# Products and sums may be fused; sums may be reordered.
 _FLAGS = ("contract", "reassoc", "nsz")
 
 
 class Vector(types.Type):
-    """So many float32 numbers."""
+    """`width` float32 numbers."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -35,7 +35,7 @@ class _Model(models.PrimitiveModel):
 
 
 def _row(context, builder, array_type, array, index, vector):
-    """Pointer to row `index`, as one to a vector."""
+    """A pointer to row `index`, as a pointer to a vector."""
     view = context.make_array(array_type)(context, builder, array)
     stride = cgutils.unpack_tuple(builder, view.strides, 2)[0]
     data = builder.bitcast(view.data, _I8.as_pointer())

@@ -1,9 +1,9 @@
-"""From bags in memory or on disk to batches of tensors on a device."""
+"""Turns bags, in memory or on disk, into tensors on a device."""
 
 import weakref
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,23 +12,24 @@ from hashembed.hashing.gather import gather
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.inputs import check_ranks
 
+Array = npt.NDArray[np.generic]
 Keys = I64 | Tensor
 
 
-def to_device(array: Any, device: torch.device) -> Tensor:
+def to_device(array: Array, device: torch.device) -> Tensor:
     """A NumPy array as a tensor."""
     return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
 
 
-SHARE = 0.5  # of a GPU's free memory that the keys of a set may take
+SHARE = 0.5  # of a GPU's free memory that the keys of a training set may take
 
 _placed: dict[tuple[int, str], Tensor] = {}
 
 
-def placed(array: Any, device: torch.device) -> Tensor:
-    """An array on a GPU; copied at its first use, and kept there for as long as it lives.
+def placed(array: Array, device: torch.device) -> Tensor:
+    """An array on a GPU, copied at its first use and kept for as long as the array lives.
 
-    So it must not change: these are the keys, offsets and labels of data sets.
+    So the array must not change. It is used for keys, offsets and labels of data sets.
     """
     place = id(array), str(device)
     if place not in _placed:
@@ -38,13 +39,13 @@ def placed(array: Any, device: torch.device) -> Tensor:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that are free, or that PyTorch holds and does not use."""
+    """Bytes that are free, or cached by PyTorch and unused."""
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + unused
 
 
 def place_keys(keys: I64, spec: HashSpec, device: torch.device) -> Keys:
-    """All keys, on a GPU if they fit; else, and for the CPU, from where they are, maybe a file."""
+    """All keys, copied to a GPU if they fit; otherwise as they are, perhaps in a file."""
     if device.type != "cuda":
         return keys
     new = (id(keys), str(device)) not in _placed

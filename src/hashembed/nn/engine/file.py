@@ -1,4 +1,4 @@
-"""A model of the torch engine and the dictionary that it reads by, in one safetensors file.
+"""A model of the torch engine and its dictionary in one safetensors file.
 
 A `TextClassifier` saves itself; this is for a `DeepModel` that you train yourself.
 """
@@ -20,7 +20,7 @@ KIND = "deep model"
 def save_deep(path: PathLike, model: DeepModel, dictionary: Dictionary | None = None) -> None:
     """Write a model, and the dictionary whose ranks are its ids.
 
-    The file appears whole, or not at all. What training alone needs is not in it.
+    The file is written whole, or not at all. It does not contain the state of the optimizers.
     """
     spec, bag = model.spec, model.network.bag
     if dictionary is not None:

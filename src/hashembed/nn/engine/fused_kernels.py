@@ -107,38 +107,48 @@ def read_tokens(
 
 @triton.jit(do_not_specialize=["n", "N", "B", "base", "span", "C", "scale"])
 def learn_bags(
+    # Which prepared batch.
     cursor,
+    # Its documents.
     offsets,
     labels,
     weights,
+    # Rows of their tokens.
     E_rows,
     P_rows,
+    # Output layer.
     W,
     bias,
+    # Record of losses.
     step_number,
     losses,
     finite,
+    # Gradients.
     layer_grads,
     x_grad,
     factors,
     P_terms,
+    # Rule of E, as `RuleTensors`.
     E_table,
     E_state,
     E_stamps,
     E_numbers,
     E_history,
     E_step,
+    # Rule of P.
     P_table,
     P_state,
     P_stamps,
     P_numbers,
     P_history,
     P_step,
+    # Sizes: documents, tokens, rows of E.
     n,
     N,
     B,
     base,
     span,
+    # Classes, factors of gradients and of bags.
     C,
     scale,
     bag_scale,

@@ -1,6 +1,6 @@
 """What the GPU steps need of a model. `DeepModel` has it, but it imports them itself."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -8,9 +8,6 @@ from torch import Tensor
 from hashembed.engine.labels import Labels
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.engine.network import Network
-
-if TYPE_CHECKING:
-    from hashembed.nn.engine.graph import Steps
 
 
 class Member(Protocol):
@@ -23,7 +20,6 @@ class Member(Protocol):
     optimizers: list[torch.optim.Optimizer]  # that of the tables' rows, then that of the layers
     steps: int  # batches trained so far
     version: int  # larger when tensors of the model were replaced: older graphs are then invalid
-    gpu_steps: "Steps | None"  # those of the last training, to be used again
 
     @property
     def num_classes(self) -> int:

@@ -1,8 +1,7 @@
 """The torch engine: a bag of hash vectors under any number of hidden layers, on any device."""
 
-import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hashembed.core.arrays import F32, I64
-from hashembed.core.checks import one_of, whole_number
 from hashembed.engine.labels import Labels
 from hashembed.engine.protocol import (
     CHUNK,
+    Snippets,
     State,
     check_arrays,
     check_class_weights,
@@ -22,19 +21,25 @@ from hashembed.engine.protocol import (
     loss_not_finite,
     to_probabilities,
 )
-from hashembed.engine.shallow.model import EPSILON as ADAGRAD_EPSILON
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.engine.batches import make_batch, to_device
+from hashembed.nn.engine.learning import (
+    Optimizer,
+    check_options,
+    make_optimizers,
+    multilabel_losses,
+)
 from hashembed.nn.engine.network import Network, draw_kept
 from hashembed.nn.engine.saved_state import check_optimizers
-from hashembed.nn.engine.scoring import Layers, outputs
+from hashembed.nn.engine.scoring import outputs
 from hashembed.nn.engine.state import (
     Kept,
     check_shapes,
     copy_arrays,
     go_back,
     keep,
+    layers_of,
     load_optimizers,
     named_tensors,
     optimizer_state,
@@ -43,13 +48,12 @@ from hashembed.nn.engine.state import (
 )
 from hashembed.nn.layers import Aggregation, Mode
 from hashembed.nn.ops.dispatch import HAS_TRITON, MAX_DIM
-from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam
+from hashembed.nn.optim.optimizers import RowAdam
 
 if HAS_TRITON:
     from hashembed.nn.engine import transfer
     from hashembed.nn.engine.graph import Steps
 
-Optimizer = Literal["adam", "adagrad"]
 GPU_CHUNK = 2**26
 
 
@@ -69,20 +73,20 @@ class DeepModel:
         mode: "sum" or "mean" of a document's hash vectors.
         aggregation, append_importance: as in `HashEmbedding`.
         multilabel: a document may have any number of classes (sigmoids), not exactly one (softmax).
-        optimizer: "adam", whose first rate is 0.001 unless the training says otherwise, on the mean
-            loss of a batch; or "adagrad" on the sum, with one accumulator for each row of E and P,
-            as in `ShallowModel` (which in addition leaves learned documents alone).
-        dropout: the part of the n-grams that is left out in training, drawn anew in every batch.
+        optimizer: "adam" on the mean loss of a batch, with a first rate of 0.001 by default; or
+            "adagrad" on the sum, with one accumulator for each row of E and P, as in `ShallowModel`
+            (which also skips documents that are already learned).
+        dropout: the share of n-grams that training leaves out, drawn anew in every batch.
         seed: of the initial weights and of the dropout.
         device: where tables, layers and all keys of the training data live: "cpu", "cuda", ...
             On a GPU with Triton a step is a CUDA graph (see `nn/engine/graph.py`).
 
     On the CPU the same seed gives the same bits. Hash vectors and their updates do not depend on
-    the number of threads; but products of matrices and batch normalisation are PyTorch's, and with
-    hidden layers their last bits may differ with `torch.set_num_threads`, and those of scores with
-    the number of documents scored together. On a GPU PyTorch's own sums come in any order, unless
-    `torch.use_deterministic_algorithms` forbids it. Scoring between two passes lets rows catch up
-    with Adam (see `RowAdam`), which changes later bits too: resume from where `fit` was.
+    the number of threads. Matrix products and batch normalisation are PyTorch's: with hidden layers
+    the last bits may depend on `torch.set_num_threads`, and those of scores on the number of
+    documents scored together. On a GPU PyTorch's own sums may come in any order, unless
+    `torch.use_deterministic_algorithms` forbids it. Scoring between two passes applies pending
+    updates (see `RowAdam`), which changes later bits too: resume from where `fit` stopped.
     """
 
     def __init__(
@@ -103,18 +107,7 @@ class DeepModel:
         seed: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
-        for width in hidden_layers:
-            whole_number("hidden_layers", width, 1, 2**31 - 1)
-        one_of("optimizer", optimizer, ("adam", "adagrad"))
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be from 0 to below 1, found {dropout}")
-        if torch.device(device).type == "cuda" and not HAS_TRITON:
-            warnings.warn(
-                "Triton is not installed: the GPU trains in plain PyTorch, which takes many times "
-                "as long. pip install triton",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        check_options(hidden_layers, optimizer, dropout, device)
         self.spec, self.multilabel, self.seed = spec, multilabel, seed
         self.optimizer, self.device = optimizer, torch.device(device)
         self.steps = 0
@@ -129,11 +122,11 @@ class DeepModel:
             aggregation=aggregation,
             append_importance=append_importance,
             dropout=dropout,
-            device="meta",  # neither values yet, nor numbers drawn from the global random state
+            device="meta",  # allocates nothing, and draws nothing from the global random state
         ).to_empty(device=self.device)
         self.network.reset_parameters(torch.Generator().manual_seed(seed))
-        self.optimizers = self._make_optimizers()
-        self.version = 0  # of the tensors that graphs of steps work on
+        self.optimizers = make_optimizers(self.network, optimizer, in_backward=self.fast)
+        self.version = 0  # counts replaced tensors, which graphs of steps would still read
         self.class_weights: Tensor | None = None  # (2, C) of the last training, see `Labels`
         self.gpu_steps: Steps | None = None  # those of the last training on a GPU
 
@@ -145,16 +138,11 @@ class DeepModel:
     def from_tensors(cls, spec: HashSpec, tensors: State, **options: Any) -> "DeepModel":
         """A model with the weights that `tensors` gave; options as in the constructor.
 
-        What the tensors show is taken from them: d, C, the hidden layers, their normalisation,
-        whether there is a P.
+        Their shapes give d, C, the hidden layers and their normalisation, and whether there is a P.
         """
-        hidden: list[int] = []
-        while f"hidden.{len(hidden)}.bias" in tensors:
-            hidden.append(len(tensors[f"hidden.{len(hidden)}.bias"]))
+        hidden = layers_of(tensors)
         options["importance"] = "P" in tensors
         options["batch_norm"] = any(name.startswith("norms.") for name in tensors)
-        if tensors["E"].ndim != 2 or tensors["bias"].ndim != 1:
-            raise ValueError("E must have two dimensions and bias one")
         check_shapes(spec, tensors, hidden, options)
         model = cls(spec, tensors["E"].shape[1], len(tensors["bias"]), hidden, **options)
         copy_arrays(named_tensors(model.network), tensors)
@@ -162,7 +150,7 @@ class DeepModel:
 
     @property
     def learning_rate(self) -> float | None:
-        """The first rate where the training names none."""
+        """The first rate if `train` gets none."""
         return 0.001 if self.optimizer == "adam" else None
 
     @property
@@ -184,7 +172,7 @@ class DeepModel:
         *,
         batch_size: int = 256,
         weights: F32 | None = None,
-        snippets: Any = None,
+        snippets: Snippets | None = None,
     ) -> F32:
         """Train on the documents of `order`, in batches, with one rate a batch -> their losses.
 
@@ -222,17 +210,17 @@ class DeepModel:
 
     @property
     def fast(self) -> bool:
-        """Whether steps run on a GPU by themselves; see `nn/engine/graph.py`."""
+        """Whether steps run on the GPU without the host; see `nn/engine/graph.py`."""
         narrow = self.network.bag.weight.shape[1] <= MAX_DIM
         return HAS_TRITON and self.device.type == "cuda" and narrow
 
     @property
     def chunk(self) -> int:
-        """N-grams that `train` should have at a time."""
+        """How many n-grams `train` should get at a time."""
         return GPU_CHUNK if self.fast else CHUNK
 
-    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Any:
-        """A run of keys of each document, as `train` takes it: drawn where it is needed."""
+    def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Snippets:
+        """A run of keys of each document, drawn on the device, for `train`."""
         if self.fast:
             return transfer.draw_snippets(bags, self.device, seed, epoch, minimum, maximum)
         return bags.snippets(seed, epoch, minimum, maximum)
@@ -246,34 +234,24 @@ class DeepModel:
         rates: F32,
         batch_size: int,
         weights: F32 | None,
-        snippets: Any,
+        snippets: Snippets | None,
     ) -> F32:
-        """Models on the same GPU, step by step at once -> their losses (members, documents)."""
+        """Train models on one GPU, all in the same step -> their losses (members, documents)."""
         for member in members:
             check_labels(labels, len(bags), member.num_classes, member.multilabel)
             member.network.train()
         found: F32 = transfer.train_members(
-            members,
-            bags,
-            labels,
-            order,
-            rates,
-            batch_size=batch_size,
-            weights=weights,
-            snippets=snippets,
+            members, bags, labels, order, rates, batch_size, weights, snippets
         )
         return found
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
-        return self._outputs(bags, self.network, self.num_classes)
+        return outputs(self.network.eval(), bags, self.num_classes, self.spec, self.device)
 
     def vectors(self, bags: Bags) -> F32:
-        """The sums of hash vectors (documents, D) that the layers see."""
-        return self._outputs(bags, self.network.vectors, self.network.bag.output_dim)
-
-    def _outputs(self, bags: Bags, layers: Layers, width: int) -> F32:
-        self.network.eval()
+        """The sums of hash vectors (documents, D), the input of the layers."""
+        layers, width = self.network.eval().vectors, self.network.bag.output_dim
         return outputs(layers, bags, width, self.spec, self.device)
 
     def probabilities(self, bags: Bags) -> F32:
@@ -309,34 +287,18 @@ class DeepModel:
         load_optimizers(self.optimizers, state)
 
     def keep(self) -> Kept:
-        """Such copies for the time of a training run, on the device."""
+        """Copies of the same on the device, for the time of a training run."""
         return keep(self.steps, self.network, self.optimizers)
 
     def go_back(self, kept: Kept) -> None:
-        """Return to what was kept; on a GPU graphs of steps find it in the same places."""
+        """Return to what was kept, in the same memory, so that graphs of steps stay valid."""
         self.steps = kept.steps
         self.version += go_back(kept, self.network, self.optimizers)
 
-    def _make_optimizers(self) -> list[torch.optim.Optimizer]:
-        """One for the tables' rows, one for all the rest; their rates come with each batch."""
-        bag = self.network.bag
-        tables = [p for p in (bag.weight, bag.importance) if p is not None]
-        rest = [p for n, p in self.network.named_parameters() if not n.startswith("bag.")]
-        if self.optimizer == "adam":
-            cuda = self.device.type == "cuda"
-            return [
-                RowAdam(tables, in_backward=self.fast),
-                torch.optim.Adam(rest, fused=True, capturable=cuda),
-            ]
-        rows = RowAdagrad(tables, eps=ADAGRAD_EPSILON, rowwise=True, in_backward=self.fast)
-        for p in tables:  # of rows, even where gradients are dense: on a GPU without Triton
-            rows.state[p]["sum"] = torch.zeros(len(p), 1, device=p.device)
-        return [rows, RowAdagrad(rest, eps=ADAGRAD_EPSILON)]
-
     def scale(self, batch_size: int) -> float:
-        """What losses are multiplied with before they are added up.
+        """What losses are multiplied by before they are added up.
 
-        Divided by the size of full batches, a document weighs the same in a last, short one.
+        It is that of a full batch, so that documents of a last, short batch weigh the same.
         """
         return 1 / batch_size if self.optimizer == "adam" else 1.0
 
@@ -351,14 +313,11 @@ class DeepModel:
         truth: classes (n,), or which document has which (n, classes).
         """
         if self.multilabel:
-            kind, weight = truth.to(logits.dtype), None
-            if self.class_weights is not None:
-                weight = torch.where(truth != 0, self.class_weights[0], self.class_weights[1])
-            return F.binary_cross_entropy_with_logits(logits, kind, weight, reduction="none").sum(1)
+            return multilabel_losses(logits, truth, self.class_weights)
         return F.cross_entropy(logits, truth, reduction="none")
 
     def use_class_weights(self, labels: Labels) -> None:
-        """Train by the class weights of these labels from now on."""
+        """Train with the class weights of these labels from now on."""
         before, now = self.class_weights, None
         if labels.class_weights is not None:
             weights = check_class_weights(labels, self.multilabel, self.num_classes)
@@ -366,18 +325,18 @@ class DeepModel:
         same = before is now if before is None or now is None else torch.equal(before, now)
         if not same:
             self.class_weights = now
-            self.version += 1  # graphs of steps know the tensor of before
+            self.version += 1  # graphs of steps read the old tensor
 
     def set_rate(self, rate: float | Tensor) -> None:
-        """The rate of the next step, before its backward pass, which may update rows already."""
+        """Set the rate of the next step, before its backward pass, which may update rows."""
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
     def update(self, finite: Tensor | None = None) -> None:
-        """By the gradients that a backward pass has left; then they are gone.
+        """Update by the gradients of the last backward pass, and delete them.
 
-        finite: 0 if the batch, which then has no gradients, must leave no trace.
+        finite: 0 if the batch has no gradients and must not change the statistics either.
         """
         for optimizer in self.optimizers:
             optimizer.step()
@@ -385,5 +344,5 @@ class DeepModel:
         self.network.accept(finite)
 
     def _truth(self, labels: Labels) -> Tensor:
-        array = labels.matrix(self.num_classes) if self.multilabel else labels.labels
-        return to_device(array, self.device)
+        truth = labels.matrix(self.num_classes) if self.multilabel else labels.labels
+        return to_device(truth, self.device)

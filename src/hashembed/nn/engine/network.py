@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from hashembed.nn.gpu.call import Call
     from hashembed.nn.gpu.places import Places
 
-KEPT = 0.9  # of what older batches weigh in the statistics, after each batch
+KEPT = 0.9  # each batch multiplies the weight of older ones in the statistics by this
 EPSILON = 1e-3  # added to a variance, as in Keras: vectors that are still tiny stay small
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation whose statistics hold from the first batch on.
+    """Batch normalisation with usable statistics from the first batch on.
 
-    `nn.BatchNorm1d` begins with a mean of 0 and a variance of 1 and takes dozens of batches to
-    forget them, and a last batch of two documents counts as much as a full one. Here statistics
-    are averages over documents alone, recent ones first. A batch enters them in `accept`, so one
-    whose loss is not finite leaves no trace. A batch of one has no variance: it is normalised by
-    the statistics, as in evaluation.
+    `nn.BatchNorm1d` starts with a mean of 0 and a variance of 1 and takes dozens of batches to
+    forget them, and a last batch of two documents counts as much as a full one. Here statistics are
+    averages over documents, with more weight on recent ones. `accept` adds a batch to them, so a
+    batch whose loss is not finite changes nothing. A batch of one document has no variance: it is
+    normalised by the statistics, as in evaluation.
     """
 
     mean: Tensor
@@ -65,7 +65,7 @@ class BatchNorm(nn.Module):
 
     @torch.no_grad()
     def accept(self, finite: Tensor | None = None) -> None:
-        """Let the last batch enter the statistics; not if `finite`, on its device, is 0."""
+        """Add the last batch to the statistics, unless `finite`, on its device, is 0."""
         if self._batch is not None:
             count, mean, variance = self._batch
             documents = self.documents * KEPT + count
@@ -80,7 +80,7 @@ class BatchNorm(nn.Module):
 
 
 def draw_kept(n: int, dropout: float, seed: int, step: Tensor) -> Tensor:
-    """Which of n tokens stay (n,): from the seed and the number of the step alone, a tensor."""
+    """Which of n tokens the dropout leaves (n,); depends on seed and step number, a tensor."""
     stream = id_keys(id_keys(torch.full_like(step, seed)) ^ step)
     lane, _ = unpack(id_keys(torch.arange(n, device=step.device) ^ stream))
     return lane >= int(dropout * 2**32)
@@ -132,7 +132,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Hash vectors as in their layer; Keras' defaults for the rest."""
+        """Draw initial values: hash vectors as their layer does, all else as Keras does."""
         self.bag.reset_parameters(generator)
         for layer in (*self.hidden, self.output):
             assert isinstance(layer, nn.Linear)
@@ -145,7 +145,7 @@ class Network(nn.Module):
             norm.reset_parameters()
 
     def forward(self, keys: Tensor, offsets: Tensor, keep: Tensor | None = None) -> Tensor:
-        """Keys (N,), offsets (n + 1,) -> logits (n, classes); `keep` (N,) is what stays."""
+        """Keys (N,), offsets (n + 1,) -> logits (n, classes); `keep` (N,): tokens that count."""
         return self.layers(self.vectors(keys, offsets, keep))
 
     def vectors(
@@ -192,7 +192,7 @@ class Network(nn.Module):
         return self.norms[number](x) if self.norms else x
 
     def accept(self, finite: Tensor | None = None) -> None:
-        """Let the last batch enter the statistics of the normalisation, if it was `finite`."""
+        """Add the last batch to the statistics of the normalisation, unless `finite` is 0."""
         for norm in self.norms:
             assert isinstance(norm, BatchNorm)
             norm.accept(finite)

@@ -1,4 +1,4 @@
-"""What was saved of optimizers, checked before it is used: kernels index with it."""
+"""Checks the saved state of optimizers before it is used, because kernels index with it."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Entries = dict[tuple[int, int], State]
 
 
 def check_optimizers(optimizers: Sequence[torch.optim.Optimizer], state: State) -> None:
-    """A ValueError where some entry does not fit the parameter that it belongs to."""
+    """Raise a ValueError if an entry does not fit its parameter."""
     parameters = [[p for g in o.param_groups for p in g["params"]] for o in optimizers]
     for (number, place), entries in _by_parameter(state).items():
         if number >= len(parameters) or place >= len(parameters[number]):
@@ -42,7 +42,7 @@ def _by_parameter(state: State) -> Entries:
 
 
 def _check_shapes(p: Tensor, entries: State) -> None:
-    """Sums are as large as the parameter, or one a row."""
+    """State has one number for each weight, or one for each row."""
     for key, array in entries.items():
         fits = array.shape in (p.shape, (len(p) if p.dim() else 1, 1), (), (1,))
         if key in ("exp_avg", "exp_avg_sq"):
@@ -63,7 +63,7 @@ def _step(entries: State) -> int:
 
 
 def _check_records(p: Tensor, entries: State, step: int) -> None:
-    """Of `RowAdam`: each record says, in the bits of a float, at which step it was."""
+    """Check lazy state: each record has its step, an integer in the place of a float."""
     records = entries["records"]
     wanted = (len(p), record_width(p.shape[1])) if p.dim() == 2 else None
     kind = np.float64 if p.dtype == torch.float64 else np.float32
@@ -78,7 +78,7 @@ def _check_records(p: Tensor, entries: State, step: int) -> None:
 
 
 def _check_history(entries: State, step: int) -> None:
-    """Steps are looked up modulo its length; the tails of version 0.1 had every step."""
+    """Steps are looked up modulo its length; version 0.1 had `tails`, with every step."""
     rows, name = (5, "history") if "history" in entries else (2, "tails")
     past = entries.get(name, np.empty(0))
     if past.ndim != 2 or len(past) != rows or past.shape[1] == 0 or past.dtype != np.float64:

@@ -133,6 +133,16 @@ def copy_arrays(tensors: dict[str, Tensor], arrays: State) -> None:
         tensor.copy_(torch.from_numpy(np.require(arrays[name], requirements=["C", "W"])))
 
 
+def layers_of(tensors: State) -> list[int]:
+    """The widths of the hidden layers."""
+    if tensors["E"].ndim != 2 or tensors["bias"].ndim != 1:
+        raise ValueError("E must have two dimensions and bias one")
+    hidden: list[int] = []
+    while f"hidden.{len(hidden)}.bias" in tensors:
+        hidden.append(len(tensors[f"hidden.{len(hidden)}.bias"]))
+    return hidden
+
+
 def check_shapes(
     spec: HashSpec, tensors: State, hidden: Sequence[int], options: dict[str, Any]
 ) -> None:

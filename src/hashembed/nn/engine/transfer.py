@@ -8,7 +8,7 @@ the batches, the keys of the next part are collected and copied.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -30,6 +30,12 @@ from hashembed.nn.ops import indexing
 
 PART = 1 << 23  # keys that are copied at a time
 _training = Lock()
+
+
+class Trained(Member, Protocol):
+    """A member that keeps the steps of its last training, to use them again."""
+
+    gpu_steps: Steps | None
 
 
 class Snippets(NamedTuple):
@@ -63,12 +69,11 @@ def _one_at_a_time() -> Iterator[None]:
 
 @_one_at_a_time()
 def train_members(
-    members: Sequence[Member],
+    members: Sequence[Trained],
     bags: Bags,
     labels: Labels,
     order: I64,
     rates: F32,
-    *,
     batch_size: int,
     weights: F32 | None,
     snippets: Snippets | None,
@@ -133,7 +138,7 @@ def _place_documents(
 
 
 def _steps_for(
-    members: Sequence[Member], bags: Bags, batch_size: int, tokens: I64, longest: int
+    members: Sequence[Trained], bags: Bags, batch_size: int, tokens: I64, longest: int
 ) -> Steps:
     """The steps of an earlier call, or new ones."""
     model, most = members[0], int(tokens.max())
@@ -197,7 +202,7 @@ def _run_streamed(steps: Steps, bags: Bags, tokens: I64, n: int) -> None:
 def _collect(keys: I64, starts: I64, offsets: I64, out: I64) -> None:
     """`gather` with all threads."""
 
-    def part(worker: int, workers: int, barrier: Any) -> None:
+    def part(worker: int, workers: int, barrier: object) -> None:
         begin, end = (len(starts) * i // workers for i in (worker, worker + 1))
         gather(keys, starts[begin:end], offsets[begin : end + 1], out)
 

@@ -75,7 +75,7 @@ class DistinctCounter:
 
     def __init__(self, precision: int = 16) -> None:
         if not 4 <= precision <= 18:
-            raise ValueError(f"precision must be from 4 to 18, not {precision}")
+            raise ValueError(f"precision must be from 4 to 18, found {precision}")
         self.precision = precision
         self.registers = np.zeros(1 << precision, np.uint8)
 
@@ -117,9 +117,9 @@ class DistinctCounter:
 def count_distinct_ngrams(
     file: IO[bytes], config: "TextConfig", on_bytes: Callable[[int], object] = lambda count: None
 ) -> DistinctCounter:
-    """Read text, one document a line, and count its distinct n-grams in bounded memory.
+    """Read text, one document per line, and count its distinct n-grams in bounded memory.
 
-    `on_bytes` is told the size of every piece that is done.
+    `on_bytes` gets the size of every piece after it is counted.
     """
     from hashembed.text.pipeline import text_to_bags
 
@@ -131,7 +131,7 @@ def count_distinct_ngrams(
 
 
 def _whole_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Chunks that end where a line ends; only in an endless line at a space, or anywhere."""
+    """Chunks that end at a line end; within a line longer than a chunk, at a space or anywhere."""
     rest = b""
     while block := file.read(CHUNK_BYTES):
         rest += block

@@ -1,17 +1,17 @@
-"""Which keys of a corpus come most often, and how often: exactly, in bounded memory.
+"""The most frequent keys of a corpus and their exact counts, in bounded memory.
 
-The keys of 1- to 9-grams take more than ten times the bytes of the text, but are made at tens of
-millions a second; so they are not kept, but made again when they are needed.
+The keys of 1- to 9-grams take more than ten times the bytes of the text, but tens of millions are
+made in a second. So they are not kept, but made again in every pass over the texts.
 
-1. Every key adds one to its cell of a sketch, so that a cell is never below the count of a key in
-   it. The cells suggest a threshold that about as many keys reach as are wanted.
-2. Keys in cells that reach the threshold are counted exactly. All keys that reach it are among
-   them; so if enough of those counted do, the most frequent ones are known. If not, this step is
-   done again with a lower threshold. A table that fills up gives up the upper half of its range of
+1. Every key adds one to its cell of a sketch, so a cell is never below the count of a key in it.
+   From the cells follows a threshold that about as many keys reach as are wanted.
+2. Keys in cells that reach the threshold are counted exactly. All keys that reach the threshold are
+   among them; so if enough of them do, the most frequent keys are known. If not, this step is
+   repeated with a lower threshold. A table that fills up gives up the upper half of its range of
    keys and leaves it to another round.
 
-The sketch and the tables have a fixed size. The result follows from the texts alone, not from the
-number of threads, the memory allowed, or how the texts are cut into columns.
+The sketch and the tables have a fixed size. The result depends only on the texts, not on the number
+of threads, the memory allowed, or how the texts are divided into columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -63,7 +63,7 @@ class Corpus:
             yield from pieces(to_arrow(texts), CHUNK)
 
     def all_keys(self) -> Iterator[I64]:
-        """The keys of all texts; a reading that differs from the first in length is an error."""
+        """The keys of all texts; an error if their number differs from that of the first pass."""
         total = 0
         for piece in self.pieces():
             keys = text_to_bags(piece, self.config).keys
@@ -78,7 +78,7 @@ class Corpus:
 
 
 class Counter:
-    """Counts keys, those that matter, within `memory` bytes."""
+    """Counts the frequent keys of a corpus, within `memory` bytes."""
 
     def __init__(self, corpus: Corpus, memory: int, workers: int) -> None:
         self.corpus, self.workers = corpus, workers
@@ -92,7 +92,7 @@ class Counter:
         self.tables = CountTables(keys, counts, np.zeros((workers, 3), np.int64), SALT)
 
     def most_frequent(self, number: int, min_count: int) -> tuple[I64, I64]:
-        """The keys that come most often, and their counts; fewer if there are no more."""
+        """The most frequent keys and their counts; fewer than `number` if there are no more."""
         for keys in self.corpus.all_keys():
             run_workers(add_to_sketch, self.workers, keys, self.sketch)
         threshold = max(min_count, self._reached_by(number))
@@ -102,11 +102,11 @@ class Counter:
             if enough or threshold == min_count:
                 kept = counts >= min_count
                 return keys[kept], counts[kept]
-            reached = int(counts[-1]) if len(counts) >= number else 1  # by enough keys, for sure
+            reached = int(counts[-1]) if len(counts) >= number else 1  # certainly by enough keys
             threshold = max(min_count, reached, threshold - 1 - threshold // STEP)
 
     def _reached_by(self, number: int) -> int:
-        """The largest value that so many cells reach, or 1."""
+        """The largest value that at least `number` cells reach, or 1."""
         histogram = np.zeros(int(FULL) + 1, np.int64)
         count_cells(self.sketch.cells, histogram)
         at_least = np.cumsum(histogram[::-1])[::-1]
@@ -136,7 +136,7 @@ class Counter:
 
 def _best(keys: I64, counts: I64, number: int) -> tuple[I64, I64]:
     """By count, the largest first, then by key."""
-    if len(keys) > number:  # without those that come too rarely to be among them
+    if len(keys) > number:  # first drop the keys that are too rare to be among them
         least = np.partition(counts, len(counts) - number)[len(counts) - number]
         keys, counts = keys[counts >= least], counts[counts >= least]
     order = np.lexsort((keys, -counts))[:number]

@@ -1,21 +1,22 @@
 """The frequent keys of a stream and their counts, in fixed memory, in one pass.
 
-A table counts keys until it is full. Then it forgets the half that has been seen least, and
-remembers the largest count that it forgot, the *floor*. A key that comes (again) later starts anew;
-what was missed of it is at most the floor at that time:
+A table counts keys until it is full. Then it forgets the half that was seen least, and remembers
+the largest count that it forgot, the *floor*. A key that comes (again) later starts at zero; its
+missed occurrences are at most the floor at that time:
 
     seen <= true count <= seen + missed        for every key in the table
     true count <= floor                        for every key that is not
-    floor <= 2 N / n                           after N keys, with room for n
+    floor <= 2 N / n                           after N keys, with space for n
 
-The last, because each rise of the floor by s takes s from the n / 2 larger of the n values
-seen + missed - floor, of which each key of the stream has raised one by 1. Where all distinct keys
-fit, the floor stays 0 and every count is exact. It is Misra and Gries' summary in the manner of
-Manku and Motwani's lossy counting: counters are never decremented, so that more is known.
+Proof of the last line: when the floor rises by s, the n / 2 larger of the n values
+seen + missed - floor each fall by s, and each key of the stream raised one of these values by 1. If
+all distinct keys fit, the floor stays 0 and every count is exact. This is Misra and Gries' summary
+in the manner of Manku and Motwani's lossy counting: counters are never decremented, so the bounds
+are tighter.
 
-Keys are shared out among 16 tables by their bits, and each table belongs to one thread, so the
-result depends on the stream alone: not on threads, nor on how it was cut into batches. All of the
-above holds for each table, its N and n being about a sixteenth of the whole.
+The bits of a key choose one of 16 tables, and each table belongs to one thread. So the result
+depends only on the stream, not on threads or batches. All of the above holds for each table, with
+N and n about a sixteenth of the whole.
 """
 
 from typing import NamedTuple
@@ -68,7 +69,7 @@ def _slot(table, key, salt):
 
 @njit(error_model="numpy")
 def _forget(table, salt):
-    """Drop all keys up to the median of seen + missed: the median, and how many stay."""
+    """Drop all keys up to the median of seen + missed -> the median, and how many keys stay."""
     old = table[table[:, SEEN] > 0]
     most = old[:, SEEN] + old[:, MISSED]
     floor = np.partition(most, len(most) // 2)[len(most) // 2]
@@ -115,13 +116,13 @@ def _update(worker, workers, barrier, keys, summary, threshold, marks):
 
 
 class HeavyHitters:
-    """Counts keys in a fixed amount of memory; what is rare may be forgotten.
+    """Counts keys in a fixed amount of memory; rare keys may be forgotten.
 
     The keys must be hashes already, as those of `hashing/spec.py` are.
 
     Args:
         memory: bytes for the table.
-        threshold: `update` says which keys have been seen this often.
+        threshold: `update` reports keys when they have been seen this often.
         threads: None is all cores. The result does not depend on it.
     """
 
@@ -143,7 +144,7 @@ class HeavyHitters:
 
     @property
     def capacity(self) -> int:
-        """How many keys there is room for, n above; a little less where hashes are uneven."""
+        """How many keys fit, n above; a little less if hashes are uneven."""
         return PARTS * int(self._summary.tables.shape[1] * _LOAD)
 
     @property
@@ -152,9 +153,9 @@ class HeavyHitters:
         return int(self._summary.state[:, FLOOR].max())
 
     def update(self, keys: I64) -> I64:
-        """Count some keys -> the places, in rising order, where one was seen for the n-th time.
+        """Count some keys -> where, in rising order, a key reached `threshold` occurrences.
 
-        n is `threshold`, and of a key that had been forgotten since, seen means seen anew.
+        A key that was forgotten is counted from zero again, and so may be reported again.
         """
         marks = np.zeros(len(keys), np.bool_)
         run_workers(
@@ -171,7 +172,7 @@ class HeavyHitters:
     def items(self, least: int = 1) -> tuple[I64, I64, I64]:
         """All keys that were certainly seen `least` times: keys, seen, missed, frequent first.
 
-        Keys that are as frequent come in the order of the keys.
+        Equally frequent keys are in the order of the keys.
         """
         rows = self._summary.tables.reshape(-1, 3)
         rows = rows[rows[:, SEEN] >= max(least, 1)]
@@ -179,9 +180,9 @@ class HeavyHitters:
         return rows[:, KEY].copy(), rows[:, SEEN].copy(), rows[:, MISSED].copy()
 
     def at_least(self, counts: I64) -> I64:
-        """How many keys may be as frequent as each of these counts: never too few.
+        """An upper bound on the number of keys that are as frequent as each of these counts.
 
-        For counts that do not exceed the floor it is the number of all distinct keys.
+        For counts up to the floor it is the number of all distinct keys.
         """
         rows = self._summary.tables.reshape(-1, 3)
         most = np.sort((rows[:, SEEN] + rows[:, MISSED])[rows[:, SEEN] > 0])

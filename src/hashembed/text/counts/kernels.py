@@ -5,9 +5,9 @@
     look_up          keys -> ranks                                   a worker owns tokens
     front_code       sorted strings -> what each adds to the last    one worker
 
-Keys are hashes already, so their bits serve as they are: the high lane picks a cell of the sketch
-and a key's place in a round of counting, the low lane picks its owner. Its slot comes from both and
-from a number that nobody knows (see `SALT`).
+Keys are hashes already, so their bits are used directly: the high lane chooses a cell of the sketch
+and the round in which a key is counted, the low lane chooses its owner. A slot depends on both
+lanes and on a secret number (see `SALT`).
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from hashembed.hashing.scalars import lane_a, lane_b, spread_key, u32, u64
 
 FULL = np.uint16(0xFFFF)  # a cell that counts no further
 POSITIONS = 1 << 32  # values of the high lane
-LOAD = 0.7  # of a table, above which it drops half of its range
+LOAD = 0.7  # the load above which a table drops half of its range
 
 _entry = njit(nogil=True, cache=True, error_model="numpy")
 
@@ -100,7 +100,7 @@ def _add(keys, counts, key, count, salt):
 
 @njit
 def _halve(keys, counts, low, high, salt):
-    """Keep the keys of the lower half of the range -> the new end, and how many they are."""
+    """Keep only the keys of the lower half of the range -> the new end, and their number."""
     middle = low + (high - low) // 2
     kept = 0
     for slot in range(len(keys)):
@@ -142,7 +142,7 @@ def count_chosen(worker, workers, barrier, keys, sketch, threshold, passed, tabl
     for other in range(workers):
         begin = n * other // workers
         for x in range(begin, begin + found[other]):
-            if used == len(table):  # nothing was left to give up: the caller stops
+            if used == len(table):  # the range cannot shrink further: the caller stops
                 break
             key = chosen[x]
             position = np.int64(lane_b(key))
@@ -179,7 +179,7 @@ def _rank(key, known, slots, salt):
 
 @_entry
 def look_up(worker, workers, barrier, keys, known, slots, salt, ranks):
-    """ranks (N,) of keys (N,): -1 for a key that is not known."""
+    """ranks (N,) of keys (N,); -1 for an unknown key."""
     n = len(keys)
     mask = u32(len(slots) - 1)
     last = n * (worker + 1) // workers
@@ -191,7 +191,7 @@ def look_up(worker, workers, barrier, keys, known, slots, salt, ranks):
 
 @_entry
 def first_places(ranks, places, seen):
-    """Places in `ranks` of those not `seen` before, into `places` -> how many; they are now."""
+    """Write to `places` where ranks not `seen` before occur first, and mark them -> how many."""
     count = 0
     for x in range(len(ranks)):
         rank = ranks[x]
@@ -207,9 +207,9 @@ def first_places(ranks, places, seen):
 
 @_entry
 def front_code(data, offsets, order, shared, tails, out):
-    """Strings in `order`: bytes that each shares with the one before, and the number of the rest.
+    """Strings in `order`: how many bytes each shares with the one before, and how many it adds.
 
-    The rest itself goes to `out` -> how many bytes that are.
+    The added bytes go to `out` -> their number.
     """
     o, before, before_size = 0, 0, 0
     for x in range(len(order)):

@@ -4,7 +4,7 @@ A jitted function reads a global only if it is a `tl.constexpr`; the host takes 
 NamedTuples are built inside kernels from flat parameters, so they cost nothing at a launch.
 """
 
-from enum import IntEnum
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 import triton
@@ -19,16 +19,17 @@ from hashembed.nn.cpu import row_kernels
 class RuleKind(IntEnum):
     """STORE writes the gradient to a table; every other rule is an optimizer.
 
-    From ADAM on rules are lazy: a row without a gradient moves too, and catches up later.
+    From ADAM on rules are lazy: a row without a gradient moves too, and catches up later. The
+    numbers are saved nowhere, so a new rule can be inserted anywhere.
     """
 
-    STORE = 0
-    SGD = 1
-    ADAGRAD = 2
-    ADAGRAD_ROWWISE = 3
-    ADAM = 4
-    ADAMW = 5
-    MOMENTUM = 6
+    STORE = auto()
+    SGD = auto()
+    ADAGRAD = auto()
+    ADAGRAD_ROWWISE = auto()
+    ADAM = auto()
+    ADAMW = auto()
+    MOMENTUM = auto()
 
     @property
     def is_lazy(self) -> bool:

@@ -4,7 +4,7 @@ The distinct row in slot s has the sorted terms from starts[s] to starts[s + 1].
 *short*: `update_short` adds up their terms and updates them. A *long* row has more than L terms.
 They are added up in tiles of L (`sum_long`), then in groups of tiles (`sum_long_groups`), and one
 program finishes the row (`finish_long`). So rows that many tokens read do not delay the others. No
-kernel uses atomic additions, so every run gives the same bits.
+kernel adds gradients atomically, so every run gives the same bits.
 
 The arrays may hold several prepared batches. `cursor` then says which one this step reads; without
 it there is one.
