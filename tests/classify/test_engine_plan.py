@@ -58,7 +58,7 @@ def test_learns_and_comes_back_from_a_file(kind, sentences, tmp_path):
         atol=1e-5,
     )
     assert not explanation.exact
-    with pytest.raises(TypeError, match="only one shallow model on the CPU can"):
+    with pytest.raises(TypeError, match="only a single shallow model on the CPU can"):
         clf.important_ngrams(texts)
     with pytest.raises(TypeError, match="can learn new labels"):
         clf.partial_fit(["x"], ["Klingon"])

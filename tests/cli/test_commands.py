@@ -99,7 +99,7 @@ def test_test_counts(folder, tmp_path):
     assert len(found["classes"]) == 6
     (tmp_path / "other.csv").write_text("language,text\nKlingon,nuqneH\nKlingon,Qapla\n")
     odd = run("test", folder / "m", tmp_path / "other.csv")
-    assert "The model does not know these labels, and cannot be right: Klingon" in odd.stdout
+    assert "The model does not know these labels, so it is wrong about them: Klingon" in odd.stdout
 
 
 def test_predict_answers_each_line(folder):

@@ -72,7 +72,10 @@ def test_an_output_is_never_an_input(folder, command, option):
     before = contents(folder)
     result = run(*command.split(), code=2)
     assert option in result.stderr
-    assert "is read by this command" in result.stderr or "is also the file of --" in result.stderr
+    assert (
+        "is also an input of this command" in result.stderr
+        or "is also the file of --" in result.stderr
+    )
     assert contents(folder) == before
 
 

@@ -177,5 +177,5 @@ def choose_device(device: str) -> str:
         return "cpu"
     raise ValueError(
         f"{given('device', device)} needs a CUDA GPU and a build of torch for it, but {found}; "
-        "'cpu' needs neither, and 'auto' takes what there is"
+        "use 'cpu', or 'auto' for a GPU only if there is one"
     )

@@ -155,7 +155,9 @@ class Evaluation:
         ]
         if len(self.classes) > self.known:
             names = ", ".join(printable(str(c)) for c in self.classes[self.known :])
-            lines.append(f"The model does not know these labels, and cannot be right: {names}")
+            lines.append(
+                f"The model does not know these labels, so it is wrong about them: {names}"
+            )
         return lines
 
     def _asked(self) -> str:

@@ -111,7 +111,9 @@ def data_options(labelled: bool = True) -> Callable[[Command], Command]:
     """How to read files. Everything that is not given is detected."""
     options = [
         click.option(
-            "--format", type=click.Choice(FORMATS), help="Format of the data. Detected by default."
+            "--format",
+            type=click.Choice([f for f in FORMATS if not (labelled and f == "lines")]),
+            help="Format of the data. Detected by default.",
         ),
         click.option(
             "--label",

@@ -77,9 +77,10 @@ def words_command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Show the n-grams of a corpus that matter most and least to a model.
+    """List the n-grams that matter most and least.
 
-    Reads the corpus once and needs no dictionary.
+    Ranks the n-grams of a corpus by their importance to a model. Reads the corpus once and needs
+    no dictionary.
     """
     check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)
