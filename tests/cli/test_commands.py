@@ -193,7 +193,7 @@ def test_explain(folder, tmp_path):
     assert found["text"] == "Wo ist"
     total = np.array(found["bias"]) + np.sum([n["contributions"] for n in found["ngrams"]], axis=0)
     np.testing.assert_allclose(total, found["logits"], atol=1e-5)
-    assert "No n-grams in this text" in run("explain", folder / "m", "!?").stdout
+    assert "This text has no n-grams" in run("explain", folder / "m", "!?").stdout
     run("explain", folder / "m", "Wo ist", "--plot", tmp_path / "e.svg")
     assert (tmp_path / "e.svg").exists()
 

@@ -300,7 +300,7 @@ def test_messages_of_the_command_name_its_options(tmp_path):
             assert message in result.stderr
         assert "=" not in result.stderr.replace(str(tmp_path), "").replace(" = ", "")
     assert train(tmp_path, "--delimiter", "\\t", content="a\tx\nb\ty\n").exit_code == 0
-    with pytest.raises(DataError, match="say which with label=;"):
+    with pytest.raises(DataError, match="Choose one with label="):
         read(write(tmp_path / "a.csv", "id,text,colour\n1,x,red\n"))
 
 

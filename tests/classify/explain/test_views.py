@@ -118,5 +118,5 @@ def test_an_explanation_about_a_chosen_class(classifier):
     assert told["probability"] == usual.probabilities[asked.classes.index("?")]
     total = sum(term["evidence"] for term in told["ngrams"]) + told["others"] + told["bias"]
     assert total == pytest.approx(told["sum"])
-    with pytest.raises(ValueError, match="there is no class 'x', only '"):
+    with pytest.raises(ValueError, match="found no class 'x', the classes are '"):
         classifier.explain("good film", "x")
