@@ -271,8 +271,8 @@ def test_several_labels_in_a_column(folder, tmp_path):
         (["-o", "out.xls"], "expected a file name that ends in .csv, .tsv"),
         (["--keep", "id"], "--keep needs --output"),
         (["-o", "out.csv", "--json"], "Use --output FILE.jsonl"),
-        (["-o", "data.csv"], "data.csv is read by this command"),
-        (["-o", "./data.csv", "data.csv"], "data.csv is read by this command"),
+        (["-o", "data.csv"], "data.csv is also an input of this command"),
+        (["-o", "./data.csv", "data.csv"], "data.csv is also an input of this command"),
     ],
 )
 def test_predict_refuses(folder, arguments, words, monkeypatch):
@@ -293,7 +293,7 @@ def test_no_output_replaces_the_model(folder, tmp_path):
         ["test", model, folder / "data.csv", "--plot", model],
         ["words", model, folder / "data.csv", "--plot", model],
     ):
-        assert "is read by this command" in run(*command, code=2, input="x\n").stderr
+        assert "is also an input of this command" in run(*command, code=2, input="x\n").stderr
     assert TextClassifier.load(model).predict(["good"])[0] == "+"
 
 
@@ -364,7 +364,7 @@ def test_explain_a_file(folder, tmp_path):
         (["good", "--text", "body"], "--text needs --file"),
         (["good", "--on-error", "skip"], "--on-error needs --file"),
         (["--file", "data.csv", "-o", "x.csv"], "ends in .jsonl or .ndjson"),
-        (["--file", "data.csv", "--html", "data.csv"], "is read by this command"),
+        (["--file", "data.csv", "--html", "data.csv"], "is also an input of this command"),
     ],
 )
 def test_explain_refuses(folder, arguments, words, monkeypatch):
