@@ -28,9 +28,9 @@ def test_a_command_names_its_options():
 
 
 def test_options_are_forgotten_after_an_error():
-    with command_options(OPTIONS), pytest.raises(ValueError, match="^--top must be a whole"):
+    with command_options(OPTIONS), pytest.raises(ValueError, match=r"^--top must be a whole"):
         whole_number("top", 0, 1, 9)
-    with command_options(OPTIONS), pytest.raises(ValueError, match="^--header must be one of 'a'"):
+    with command_options(OPTIONS), pytest.raises(ValueError, match=r"^--header must be one of 'a'"):
         one_of("header", "b", ("a",))
-    with pytest.raises(ValueError, match="^top must be a whole"):
+    with pytest.raises(ValueError, match=r"^top must be a whole"):
         whole_number("top", 0, 1, 9)

@@ -295,7 +295,7 @@ def test_folders_without_classes(tmp_path):
     (tmp_path / "train" / "pos").mkdir(parents=True)
     write(tmp_path / "train/pos/1.txt", "x")
     stops(tmp_path, ": expected one folder for each class (folder/class/document.txt), but 'train'")
-    stops(tmp_path / "train", ": is a folder; to read its files as csv", format="csv")
+    stops(tmp_path / "train", ": is a folder. To read its files as csv", format="csv")
     write(tmp_path / "part.parquet", "x")
     with pytest.raises(DataError, match=r"give '.*/\*\.parquet'"):
         read(tmp_path)
