@@ -22,6 +22,7 @@ def test_a_command_names_its_options():
         assert given("label_separator", ",") == '--label-separator ","'
         assert given("header", True) == "--header"
         assert given("header", False) == "--no-header"
+        assert given("label_separator", "x") == "--label-separator x"
         assert given("top", 3) == "--top 3"
         assert given("other", 3) == "other=3"  # no option of this command
     assert named("header") == "header"

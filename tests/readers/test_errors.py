@@ -281,7 +281,7 @@ def test_missing_files(tmp_path):
     stops(tmp_path / "trian.csv", f": no such file: did you mean {tmp_path}/train.csv?")
     stops(tmp_path / "train", f": no such file: did you mean {tmp_path}/train.csv?")
     stops(tmp_path / "zzz", f": no such file in {tmp_path}")
-    stops(tmp_path / "no" / "train.csv", f": no such file, found no folder {tmp_path}/no")
+    stops(tmp_path / "no" / "train.csv", f": no such file, and no such folder: {tmp_path}/no")
     stops(tmp_path / "*.tsv", ": no file matches this pattern")
     for paths in ([], ["-", "-"], "", "a\0b"):
         with pytest.raises(DataError):

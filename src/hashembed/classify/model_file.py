@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hashembed.classify.engine_plan import EnginePlan, choose_device
 from hashembed.classify.quantize import BITS, decode, encode
 from hashembed.classify.stream_position import StreamPosition
+from hashembed.classify.targets import Form
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.checks import whole_number
 from hashembed.engine.defaults import MAX_BATCH
@@ -134,13 +135,14 @@ def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any
     return params
 
 
-def _form(form: Any, plan: EnginePlan) -> Any:
+def _form(form: Any, plan: EnginePlan) -> Form:
     if form not in ("single", "lists", "matrix"):
         raise ModelFileError("has labels of an unknown form")
     if plan.multilabel != (form != "single"):
         kind = "several labels" if plan.multilabel else "one label"
         raise ModelFileError(f"has labels of the form {form!r}, but a model of {kind} per text")
-    return form
+    known: Form = form
+    return known
 
 
 def classes_from(listed: Any) -> npt.NDArray[Any]:

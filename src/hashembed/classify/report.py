@@ -34,6 +34,7 @@ class FitReport:
     def __str__(self) -> str:
         distinct = f", about {self.distinct:,} distinct" if self.distinct else ""
         empty = f" ({self.empty:,} without a word)" if self.empty else ""
+        classes = len(self.class_counts)
         tables = (
             f"K = {self.num_embeddings:,}, B = {self.num_buckets:,}, k = {self.num_hashes}, "
             f"d = {self.embedding_dim}"
@@ -41,7 +42,7 @@ class FitReport:
         lines = [
             f"{self.texts:,} texts{empty}, {self.ngrams:,} n-grams{distinct}",
             f"{tables}: {self.parameters:,} parameters",
-            f"{len(self.class_counts):,} classes{self._evenness()}",
+            f"{classes:,} class{'es' if classes != 1 else ''}{self._evenness()}",
         ]
         return "\n".join(lines)
 

@@ -262,8 +262,10 @@ def shallow_model(clf: TrainedClassifier, wish: str) -> ShallowModel:
     clf._check_fitted()
     if not isinstance(clf.model_, ShallowModel):
         plan = clf.engine_plan_
+        found = "has hidden layers" if plan.hidden_layers else f"runs on {plan.device}"
+        if plan.members > 1:
+            found = f"is an ensemble of {plan.members}"
         raise NotShallowError(
-            f"only a single shallow model on the CPU can {wish}, but this model has "
-            f"{len(plan.hidden_layers)} hidden layers and {plan.members} members, on {plan.device}"
+            f"only a single shallow model on the CPU can {wish}, but this model {found}"
         )
     return clf.model_

@@ -55,7 +55,7 @@ class Options:
             not isinstance(self.label_separator, str) or not self.label_separator
         ):
             raise ValueError(
-                f"{named('label_separator')} must be a string of characters, such as ',', "
+                f"{named('label_separator')} must be a string that is not empty, such as ',', "
                 f"found {self.label_separator!r}"
             )
         if self.label_prefix is not None:

@@ -65,7 +65,7 @@ def _hint(path: str) -> str:
     """What may have been meant by a path that does not exist."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        return f", found no folder {folder}"
+        return f", and no such folder: {folder}"
     try:
         names = sorted(os.listdir(folder))
     except OSError:
