@@ -72,7 +72,7 @@ def test_models_of_different_classes(models):
     result = compare(models[0], other, ["good", "so so", "x"], ["+", "?", "new"])
     assert {c.label: c.texts for c in result.classes} == {"+": 1, "-": 0, "?": 1, "new": 1}
     assert (result.both_right, result.only_second, result.both_wrong) == (1, 1, 1)
-    with pytest.raises(ValueError, match="of one type, found str_ and int64: train both"):
+    with pytest.raises(ValueError, match="the same type, found str_ and int64: train both"):
         compare(models[0], trained(["a", "b"], [0, 1]), ["a"], ["+"])
 
 
@@ -125,4 +125,4 @@ def test_the_command(models, tmp_path):
 def test_only_the_most_changed_classes_are_shown():
     names = [f"c{i:02}" for i in range(SHOWN_CLASSES + 3)]
     clf = trained([f"w{i}" for i in range(len(names))], names)
-    assert "and 3 classes that changed less" in str(compare(clf, clf, ["w1"], ["c01"]))
+    assert "and 3 classes that change less" in str(compare(clf, clf, ["w1"], ["c01"]))

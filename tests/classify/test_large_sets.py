@@ -59,7 +59,9 @@ def test_batches_that_do_not_fit_together(tmp_path):
         TextClassifier().fit_batches([])
     with pytest.raises(ValueError, match="found 1 texts, but 2 labels"):
         TextClassifier().fit_batches([(["a"], ["x", "y"])], cache_dir=tmp_path)
-    with pytest.raises(ValueError, match="must keep one form, found matrix and single"):
+    with pytest.raises(
+        ValueError, match="must have the same form in all batches, found matrix and single"
+    ):
         TextClassifier().fit_batches([(["a", "b"], [0, 1]), (["a", "b"], np.eye(2, dtype=int))])
     assert list(tmp_path.iterdir()) == []
 

@@ -100,10 +100,10 @@ def test_thousands_of_damaged_files(classifier, path, tmp_path):
         ),
         ({"spec": {"num_buckets": 2**31 - 1}}, "'E' of shape"),
         ({"spec": {"num_hashes": 3}}, "'P' of shape"),
-        ({"classes": ["a"]}, "counts 2 of 1 classes"),
+        ({"classes": ["a"]}, "counts of 2 classes, expected 1"),
         ({"classes": ["a"], "class_counts": [1]}, "'W' of shape"),
-        ({"label_form": "other"}, "labels of a form that is not known"),
-        ({"label_form": "lists"}, "form 'lists', but a model of one label a text"),
+        ({"label_form": "other"}, "labels of an unknown form"),
+        ({"label_form": "lists"}, "form 'lists', but a model of one label per text"),
         ({"engine": {"multilabel": True}}, "form 'single', but a model of several labels"),
         ({"engine": {"multilabel": 1}}, "multilabel must be True or False"),
         ({"engine": {"embedding_dim": 65536}}, "embedding_dim must be .* to 16,384, found 65,536"),
@@ -124,7 +124,7 @@ def test_thousands_of_damaged_files(classifier, path, tmp_path):
         ({"params": {"batch_size": 2**40}}, "batch_size must be"),
         ({"params": []}, "cannot be understood: AttributeError"),
         ({"history": {"epochs": [{"number": 0}]}}, "cannot be understood: TypeError"),
-        ({"class_counts": [1]}, "counts 1 of 2 classes"),
+        ({"class_counts": [1]}, "counts of 1 classes, expected 2"),
         ({"text": {"ngrams": [0, 99]}}, "cannot be understood: ValueError"),
         ({"text": 7}, "cannot be understood"),
         ({"history": {}}, "cannot be understood: KeyError"),
@@ -155,7 +155,7 @@ def test_tensors_that_do_not_fit(path):
     for wrong, words in (
         (poisoned, "holds NaN or infinity in its tensor 'E'"),
         (integers, "of type int32, expected floats"),
-        ({**tensors, "Q": tensors["W"]}, "a tensor that is not known: 'Q'"),
+        ({**tensors, "Q": tensors["W"]}, "an unknown tensor: 'Q'"),
         ({**tensors, "W": np.full((2, 4), 1e300)}, "numbers too large in its tensor 'W'"),
         ({"E": tensors["E"], "P": tensors["P"]}, "has no tensor 'W'"),
         ({"W": tensors["W"]}, "has no tensor 'E'"),
@@ -242,7 +242,7 @@ def test_labels_that_take_too_much_room(monkeypatch):
     """An array has as much room for every label as for the longest."""
     monkeypatch.setattr(model_file, "MAX_LABEL_BYTES", 2**20)
     classes_from(["a" * 100] + [str(i) for i in range(1000)])
-    with pytest.raises(ModelFileError, match="1,001 labels, and one of 1,000 characters"):
+    with pytest.raises(ModelFileError, match="1,001 labels, one with 1,000 characters"):
         classes_from(["a" * 1000] + [str(i) for i in range(1000)])
 
 
@@ -342,7 +342,7 @@ def test_files_of_fewer_bits(bits, members, tmp_path):
 def test_bits_that_cannot_be(classifier, tmp_path):
     with pytest.raises(ValueError, match="bits must be"):
         classifier.save(tmp_path / "x", bits=5)
-    with pytest.raises(ValueError, match="to the bit, found bits=8"):
+    with pytest.raises(ValueError, match="keeps full precision, found bits=8"):
         classifier.save(tmp_path / "x", bits=8, for_training=True)
     assert not (tmp_path / "x").exists()
 
@@ -351,7 +351,7 @@ def test_bits_that_cannot_be(classifier, tmp_path):
     ("change", "words"),
     [
         ({"bits": 3}, "tables of 3 bits"),
-        ({"bits": 4}, "codes of 'E' of a shape"),
+        ({"bits": 4}, "codes of 'E' of a wrong shape"),
         ({"largest": {"E": float("inf"), "P": 1.0}}, "as the largest number of 'E'"),
         ({"largest": {"X": 1.0}}, "cannot be understood: KeyError"),
         ({"largest": {"E": 1.0}}, "has a tensor 'P' of type uint8"),

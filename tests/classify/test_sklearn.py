@@ -151,17 +151,17 @@ def test_in_a_pipeline(sentences):
 @pytest.mark.parametrize("settings", [{}, {"members": 2}, {"hidden_layers": (8,)}])
 def test_vectors_for_another_estimator(sentences, settings):
     texts, labels = sentences
-    vectorizer = TextClassifier(**SMALL, embedding_dim=6, **settings)
+    vectorizer = TextClassifier(**SMALL, embedding_dim=4, **settings)
     pipeline = make_pipeline(vectorizer, LogisticRegression(max_iter=500)).fit(texts, labels)
     assert pipeline.score(texts, labels) > 0.95
-    width = 6 * settings.get("members", 1)
+    width = 4 * settings.get("members", 1)
     names = pipeline[:-1].get_feature_names_out()
     assert names.tolist() == [f"textclassifier{i}" for i in range(width)]
     vectors = vectorizer.transform(texts[:5])
     assert vectors.dtype == np.float32
     assert vectors.shape == (5, width)
     np.testing.assert_array_equal(vectorizer.transform(["", "?!"]), np.zeros((2, width)))
-    fresh = TextClassifier(**SMALL, embedding_dim=6, **settings)
+    fresh = TextClassifier(**SMALL, embedding_dim=4, **settings)
     np.testing.assert_array_equal(fresh.fit_transform(texts, labels)[:5], vectors)
 
 

@@ -87,7 +87,7 @@ def test_new_classes_come_last():
         (["a", 1, True], "use .str.y. for y in labels."),
         ([b"x", b"y"], "labels must be str, int or bool"),
         (["a", ["b"]], "label 1 is"),
-        ([["b"], "a"], "label 1 is 'a', but labels before it are lists"),
+        ([["b"], "a"], "label 1 is 'a', but the labels before it are lists"),
         (np.array([[0, 2], [1, 0]]), "indicator matrix"),
         (np.zeros((2, 2, 2)), "one dimension"),
     ],
@@ -107,7 +107,7 @@ def test_labels_of_another_type_later_are_refused():
             encode(labels, np.array([0, 1]))
     with pytest.raises(TypeError, match=r"np.asarray.labels. == 'no', with the label that means T"):
         encode(["no", "yes"], np.array([False, True]))
-    with pytest.raises(ValueError, match="found 3 columns of labels, but 2 classes"):
+    with pytest.raises(ValueError, match="found 3 columns of labels, but the model has 2 classes"):
         encode(np.array([[1, 0, 1], [0, 0, 0]]), np.arange(2))
 
 
@@ -153,7 +153,7 @@ def test_batches_of_single_labels_join_those_of_lists():
         targets = join(parts)
         assert targets.form == "lists"
         assert numbers(targets) == want
-    with pytest.raises(ValueError, match="one form, found matrix and single"):
+    with pytest.raises(ValueError, match="the same form in all batches, found matrix and single"):
         join([encode(np.eye(2, dtype=int)), encode([1, 0])])
 
 

@@ -136,12 +136,12 @@ def test_chosen_columns(folder, tmp_path):
     run(*asked, "--keep", "1", "--on-error", "skip", "-q")
     assert rows_of(out)[0] == {"id": "7", "prediction": "+"}
     missing = run(*asked, "--keep", "colour", code=1)
-    assert "found no keep column 'colour': the columns are 'id', 'text'" in missing.stderr
+    assert "found no column 'colour' to keep: the columns are 'id', 'text'" in missing.stderr
     assert rows_of(out)[0] == {"id": "7", "prediction": "+"}  # a failure leaves what was there
     assert os.listdir(tmp_path) == ["out.csv"]
     other = tmp_path / "other.csv"
     lines = run("predict", folder / "one", "-o", other, "--keep", "id", input="x\n", code=1)
-    assert "found no column 'id' to keep: the only one is 'text'" in lines.stderr
+    assert "found no column 'id' to keep: the only column is 'text'" in lines.stderr
 
 
 def test_answers_do_not_overwrite_columns_of_the_same_name(folder, tmp_path):
@@ -174,7 +174,7 @@ def test_json_lines_keep_their_values(folder, tmp_path):
     lists = [json.loads(line) for line in out.read_text().splitlines()]
     asked = ("predict", folder / "several", data, "-o", out, "--force")
     wrong = run(*asked, "--keep", "idd", code=1)
-    assert "found no keep key 'idd': the keys are 'id', 'text'" in wrong.stderr
+    assert "found no key 'idd' to keep: the keys are 'id', 'text'" in wrong.stderr
     assert lists[0] == {"id": 1, "predictions": ["+"]}
     assert lists[2] == {"predictions": None}
 
@@ -271,8 +271,8 @@ def test_several_labels_in_a_column(folder, tmp_path):
         (["-o", "out.xls"], "expected a file name that ends in .csv, .tsv"),
         (["--keep", "id"], "--keep needs --output"),
         (["-o", "out.csv", "--json"], "Use --output FILE.jsonl"),
-        (["-o", "data.csv"], "data.csv is read by this command"),
-        (["-o", "./data.csv", "data.csv"], "data.csv is read by this command"),
+        (["-o", "data.csv"], "data.csv is also an input of this command"),
+        (["-o", "./data.csv", "data.csv"], "data.csv is also an input of this command"),
     ],
 )
 def test_predict_refuses(folder, arguments, words, monkeypatch):
@@ -293,7 +293,7 @@ def test_no_output_replaces_the_model(folder, tmp_path):
         ["test", model, folder / "data.csv", "--plot", model],
         ["words", model, folder / "data.csv", "--plot", model],
     ):
-        assert "is read by this command" in run(*command, code=2, input="x\n").stderr
+        assert "is also an input of this command" in run(*command, code=2, input="x\n").stderr
     assert TextClassifier.load(model).predict(["good"])[0] == "+"
 
 
@@ -364,7 +364,7 @@ def test_explain_a_file(folder, tmp_path):
         (["good", "--text", "body"], "--text needs --file"),
         (["good", "--on-error", "skip"], "--on-error needs --file"),
         (["--file", "data.csv", "-o", "x.csv"], "ends in .jsonl or .ndjson"),
-        (["--file", "data.csv", "--html", "data.csv"], "is read by this command"),
+        (["--file", "data.csv", "--html", "data.csv"], "is also an input of this command"),
     ],
 )
 def test_explain_refuses(folder, arguments, words, monkeypatch):

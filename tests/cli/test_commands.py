@@ -99,7 +99,7 @@ def test_test_counts(folder, tmp_path):
     assert len(found["classes"]) == 6
     (tmp_path / "other.csv").write_text("language,text\nKlingon,nuqneH\nKlingon,Qapla\n")
     odd = run("test", folder / "m", tmp_path / "other.csv")
-    assert "The model does not know these labels, and cannot be right: Klingon" in odd.stdout
+    assert "The model does not know these labels, so it is wrong about them: Klingon" in odd.stdout
 
 
 def test_predict_answers_each_line(folder):
@@ -193,7 +193,7 @@ def test_explain(folder, tmp_path):
     assert found["text"] == "Wo ist"
     total = np.array(found["bias"]) + np.sum([n["contributions"] for n in found["ngrams"]], axis=0)
     np.testing.assert_allclose(total, found["logits"], atol=1e-5)
-    assert "No n-grams in this text" in run("explain", folder / "m", "!?").stdout
+    assert "This text has no n-grams" in run("explain", folder / "m", "!?").stdout
     run("explain", folder / "m", "Wo ist", "--plot", tmp_path / "e.svg")
     assert (tmp_path / "e.svg").exists()
 

@@ -72,7 +72,10 @@ def test_an_output_is_never_an_input(folder, command, option):
     before = contents(folder)
     result = run(*command.split(), code=2)
     assert option in result.stderr
-    assert "is read by this command" in result.stderr or "is also the file of --" in result.stderr
+    assert (
+        "is also an input of this command" in result.stderr
+        or "is also the file of --" in result.stderr
+    )
     assert contents(folder) == before
 
 
@@ -136,7 +139,7 @@ def test_files_of_their_own_kind_are_replaced(folder):
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "svg", "svgz", "pdf", "eps", "ps", "tif", "webp"])
 def test_pictures_are_recognised(folder, ending):
-    run("plan", "--dim", 8, "--vocabulary", "1k", "--plot", f"plot.{ending}")
+    run("explain", "model", "good", "--plot", f"plot.{ending}")
     assert kind_of_file(f"plot.{ending}") == "picture"
 
 

@@ -90,8 +90,8 @@ def test_other_spellings(given, meant):
 
 
 def test_fasttexts_options_train_the_same_model(data, tmp_path):
-    ours = ("--learning-rate", "0.3", "--passes", "2", "--embedding-dim", "10", "--ngrams", "1-3")
-    theirs = ("-lr", "0.3", "-epoch", "2", "-dim", "10", "-wordNgrams", "3")
+    ours = ("--learning-rate", "0.3", "--passes", "2", "--embedding-dim", "4", "--ngrams", "1-3")
+    theirs = ("-lr", "0.3", "-epoch", "2", "-dim", "4", "-wordNgrams", "3")
     run("train", data, "-o", tmp_path / "ours", *ours)
     run("train", "-input", data, "-output", tmp_path / "theirs", *theirs)
     one, other = (TextClassifier.load(tmp_path / name) for name in ("ours", "theirs"))

@@ -33,7 +33,8 @@ def public_methods() -> dict[str, object]:
 
 def attributes() -> set[str]:
     """What is learned: declared, or a property."""
-    declared = {name for name in inspect.get_annotations(TextClassifier) if name.endswith("_")}
+    annotated = [name for cls in TextClassifier.__mro__ for name in inspect.get_annotations(cls)]
+    declared = {name for name in annotated if name.endswith("_")}
     properties = inspect.getmembers(TextClassifier, lambda member: isinstance(member, property))
     return declared | {name for name, _ in properties if not name.startswith("_")}
 

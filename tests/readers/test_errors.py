@@ -30,12 +30,12 @@ ROWS = [
     (
         "behind_quotes.csv",
         'label,text\na,x\nq,"one" two\nb,y\nc,z\n',
-        ", line 3: found text behind a closing quote",
+        ", line 3: found text after a closing quote",
     ),
     (
         "swallowed.csv",  # an open quote must not eat the rows behind it
         'label,text\na,x\nq,"open\nb,y\n"c","z"\n',
-        ", line 3: found text behind a closing quote",
+        ", line 3: found text after a closing quote",
     ),
     (
         "open_at_end.csv",
@@ -67,18 +67,18 @@ ROWS = [
         "broken.jsonl",
         '{"label":"a","text":"x"}\n{"label":"b","text":"y"}\n{"label":"q","text"\n\n'
         '{"label":"c","text":"z"}\n',
-        ", line 3: found broken JSON (Expecting ':' delimiter, column 20)",
+        ", line 3: found invalid JSON (Expecting ':' delimiter, column 20)",
     ),
     (
         "first_broken.jsonl",
         '{"label\n{"label":"a","text":"x"}\n{"label":"b","text":"y"}\n{"label":"c","text":"z"}',
-        ", line 1: found broken JSON",
+        ", line 1: found invalid JSON",
     ),
     (
         "two_in_a_line.jsonl",
         '{"label":"a","text":"x"}\n{"label":"b","text":"y"}\n{"label":"c","text":"z"}\n'
         '{"label":"q","text":"1"}{"label":"q","text":"2"}\n',
-        ", line 4: found broken JSON (Extra data, column 25)",
+        ", line 4: found invalid JSON (Extra data, column 25)",
     ),
     (
         "no_key.jsonl",
@@ -140,12 +140,12 @@ def test_bad_rows(tmp_path, monkeypatch, name, content, message, block):
 
 def test_a_stream_may_begin_with_a_bad_row(tmp_path, monkeypatch):
     path = write(tmp_path / "a.csv", 'q,"r" s\n"a","x"\n"b","y"\n')
-    stops(path, ", line 1: found text behind a closing quote")
+    stops(path, ", line 1: found text after a closing quote")
     for block in (4, 1 << 20):
         monkeypatch.setattr(streams, "BLOCK", block)
         data = read(path, on_error="skip")
         assert (pairs(data), data.report.skipped) == (GOOD[:2], 1)
-    stops(write(path, 'q,"r" s\n'), ", line 1: found text behind a closing quote")
+    stops(write(path, 'q,"r" s\n'), ", line 1: found text after a closing quote")
 
 
 def test_many_problems_are_counted_and_the_first_listed(tmp_path):
@@ -240,7 +240,7 @@ def test_an_encoding_is_insisted_on(tmp_path):
     assert pairs(data)[1] == ("b", "é")
     assert data.report.encodings == ["ISO8859-1"]
     stops(path, ", line 3: found bytes that are not ASCII", encoding="ascii")
-    with pytest.raises(ValueError, match="encoding must be one that Python knows"):
+    with pytest.raises(ValueError, match="encoding must be an encoding that Python knows"):
         read(path, encoding="klingon")
 
 
@@ -265,7 +265,7 @@ def test_empty_files(tmp_path):
     path = write(tmp_path / "a.csv", "")
     stops(path, ": the file is empty")
     stops(write(path, b"\xef\xbb\xbf"), ": the file is empty")
-    stops(write(path, "\n\r\n\n"), ": the file holds nothing but blank lines")
+    stops(write(path, "\n\r\n\n"), ": the file has only blank lines")
     with pytest.raises(DataError, match="found no rows with a label: read 0 rows from 1 file"):
         read(write(path, "label,text\n"))
     with pytest.raises(DataError, match=r"found no rows with a label.*the file is empty"):
@@ -281,7 +281,7 @@ def test_missing_files(tmp_path):
     stops(tmp_path / "trian.csv", f": no such file: did you mean {tmp_path}/train.csv?")
     stops(tmp_path / "train", f": no such file: did you mean {tmp_path}/train.csv?")
     stops(tmp_path / "zzz", f": no such file in {tmp_path}")
-    stops(tmp_path / "no" / "train.csv", f": no such file, and no folder {tmp_path}/no")
+    stops(tmp_path / "no" / "train.csv", f": no such file, and no such folder: {tmp_path}/no")
     stops(tmp_path / "*.tsv", ": no file matches this pattern")
     for paths in ([], ["-", "-"], "", "a\0b"):
         with pytest.raises(DataError):
@@ -291,11 +291,11 @@ def test_missing_files(tmp_path):
 
 
 def test_folders_without_classes(tmp_path):
-    stops(tmp_path, ": expected a folder of class folders (folder/class/document.txt), found an")
+    stops(tmp_path, ": expected one folder for each class (folder/class/document.txt), found an")
     (tmp_path / "train" / "pos").mkdir(parents=True)
     write(tmp_path / "train/pos/1.txt", "x")
-    stops(tmp_path, ": expected a folder of class folders (folder/class/document.txt), but 'train'")
-    stops(tmp_path / "train", ": is a folder; to read its files as csv", format="csv")
+    stops(tmp_path, ": expected one folder for each class (folder/class/document.txt), but 'train'")
+    stops(tmp_path / "train", ": is a folder. To read its files as csv", format="csv")
     write(tmp_path / "part.parquet", "x")
     with pytest.raises(DataError, match=r"give '.*/\*\.parquet'"):
         read(tmp_path)
@@ -323,32 +323,32 @@ def test_files_cut_short(tmp_path, kind):
         "zstd": lambda: zstd(content),
     }[kind]()
     path = write(tmp_path / "a.csv", compressed[:-1000])
-    with pytest.raises(DataError, match=r"a\.csv, line [\d,]+: damaged or cut short"):
+    with pytest.raises(DataError, match=r"a\.csv, line [\d,]+: damaged or truncated"):
         read(path)
     data = read(path, on_error="skip")
     assert data.texts.to_pylist() == [f"text {i * i}" for i in range(len(data))]
     assert len(data) > 1000
-    assert "damaged or cut short" in str(data.report)
+    assert "damaged or truncated" in str(data.report)
     assert data.report.problems[0].line == len(data) + 1
 
 
 def test_columns_that_are_not_there(tmp_path):
     path = write(tmp_path / "a.csv", "id,text,colour\n1,x,red\n")
-    stops(path, ": found no label column: the columns are 'id', 'text', 'colour'; say which with")
+    stops(path, ": found no label column: the columns are 'id', 'text', 'colour'. Choose one with")
     stops(
         path, ": found no label column 'kind': the columns are 'id', 'text', 'colour'", label="kind"
     )
     stops(path, ": found no text column 4: the columns are", label=1, text=4)
     path = write(tmp_path / "b.csv", "1,x\n2,y\n")
-    stops(path, ": found no label column 'kind': the columns are '1', 'x'; row 1 was", label="kind")
-    there = ": found no label column 'kind': there are 2, without names; give a"
+    stops(path, ": found no label column 'kind': the columns are '1', 'x'. Row 1 was", label="kind")
+    there = ": found no label column 'kind': the columns have no names, give a"
     stops(path, there, label="kind", header=False)
     path = write(tmp_path / "c.jsonl", '{"a": "x", "b": "y", "c": 1}\n')
-    stops(path, ": found no label key: the keys are 'a', 'b', 'c'; say which with label=")
+    stops(path, ": found no label key: the keys are 'a', 'b', 'c'. Choose one with label=")
     path = write(tmp_path / "d.jsonl", '[{"a": "x"}]')
     stops(path, ": found a JSON list, expected JSON lines")
     path = write(tmp_path / "e.csv", "one\ntwo\n")
-    stops(path, ": found no label column: there are 1, without names")
+    stops(path, ": found no label column: the columns have no names")
 
 
 def test_rows_that_never_end(tmp_path, monkeypatch):

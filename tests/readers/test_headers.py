@@ -153,12 +153,12 @@ def test_names_that_are_there_twice(tmp_path):
     path = write(tmp_path / "a.csv", "label,text,comment,Comment\na,b,c,d\n")
     assert pairs(read(path, text="comment")) == [("a", "c")]
     with pytest.raises(
-        DataError, match="found 2 text columns 'COMMENT', numbers 3 and 4: give the"
+        DataError, match="found 2 text columns 'COMMENT', numbers 3 and 4: give a num"
     ):
         read(path, text="COMMENT")
     path = write(tmp_path / "b.csv", "label,text,comment,comment\na,b,c,d\n")
     with pytest.raises(
-        DataError, match="found 2 text columns 'comment', numbers 3 and 4: give the"
+        DataError, match="found 2 text columns 'comment', numbers 3 and 4: give a num"
     ):
         read(path, text="comment")
     data = read(path, text=[4, 2])
@@ -169,16 +169,16 @@ def test_names_that_are_there_twice(tmp_path):
 
 def test_names_that_are_not_there(tmp_path):
     path = write(tmp_path / "a.csv", "stars,body\n1,x\n")
-    found = "found no label column 'kind': the columns are 'stars', 'body'; row 1 was read as the "
-    with pytest.raises(DataError, match=found + "header: if it is data, give header=False$"):
+    found = "found no label column 'kind': the columns are 'stars', 'body'. Row 1 was read as the "
+    with pytest.raises(DataError, match=found + "header; if it is data, give header=False$"):
         read(path, label="kind")
     options = command_options({"header": "--header"})
     with options, pytest.raises(DataError, match=found + ".*give --no-header$"):
         read(path, label="kind")
-    with pytest.raises(DataError, match=r"without names; give a number .* give header=True$"):
+    with pytest.raises(DataError, match=r"have no names, give a number .* give header=True$"):
         read(path, label="stars", header=False)
     path = write(tmp_path / "b.csv", ",".join(f"c{i}" for i in range(900)) + "\n")
-    with pytest.raises(DataError, match=r"'c28', 'c29', and 870 more; row 1"):
+    with pytest.raises(DataError, match=r"'c28', 'c29', and 870 more. Row 1"):
         read(path, label="kind")
 
 

@@ -294,5 +294,5 @@ def test_standard_input_that_the_shell_closed():
 )
 def test_codecs_that_are_no_encodings(tmp_path, encoding):
     path = write(tmp_path / "a.csv", "label,text\na,x\n")
-    with pytest.raises(ValueError, match="encoding must be one that Python knows"):
+    with pytest.raises(ValueError, match="encoding must be an encoding that Python knows"):
         read(path, encoding=encoding)

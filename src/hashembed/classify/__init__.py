@@ -1,6 +1,6 @@
 """`TextClassifier`: labels, metrics, model files, streams, explanations.
 
-In: texts and labels as people have them. Out: predictions, evaluations, explanations, model files.
+In: texts and labels in any common form. Out: predictions, evaluations, explanations, model files.
 May import: all rooms but cli.
 """
 

@@ -1,4 +1,4 @@
-"""From logits to answers: the likeliest class, the likeliest few, or all above a threshold."""
+"""From logits to answers: the most likely class, the top k, or all above a threshold."""
 
 import math
 
@@ -10,13 +10,13 @@ from hashembed.core.checks import whole_number
 from hashembed.core.wording import named
 from hashembed.engine.protocol import to_probabilities
 
-THRESHOLD = 0.5  # of the probability of a label where a text may have several
+THRESHOLD = 0.5  # default probability above which a multi-label model gives a label
 
 
 def limits(
     multilabel: bool, threshold: float | None, top: int | None
 ) -> tuple[float | None, int | None]:
-    """Threshold and number of answers, checked; where neither is given, what the model is for."""
+    """Check threshold and number of answers; without both, the default for the kind of model."""
     if top is not None:
         top = whole_number("top", top, 1, 2**31 - 1)
     if threshold is not None:
@@ -38,7 +38,7 @@ def _checked(threshold: float) -> float:
 def chosen(
     logits: F32, multilabel: bool, threshold: float | None, top: int | None
 ) -> npt.NDArray[np.bool_]:
-    """Which answers (n, C) are above the threshold and among the `top` of their text."""
+    """Which classes (n, C) are above the threshold and among the `top` of their text."""
     out = np.ones(logits.shape, np.bool_)
     if threshold is not None and multilabel:
         out = logits > _logit(threshold)
@@ -52,7 +52,7 @@ def chosen(
 
 
 def best(logits: F32, top: int | None) -> npt.NDArray[np.int64]:
-    """The `top` classes of each text (n, top), or all, the likeliest first; of equals the first."""
+    """The `top` most likely classes of each text (n, top), or all, sorted; ties keep order."""
     if top == 1 and logits.shape[1]:
         return np.asarray(logits.argmax(axis=1)[:, None])
     return np.argsort(-logits, axis=1, kind="stable")[:, :top]

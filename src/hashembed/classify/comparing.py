@@ -1,4 +1,4 @@
-"""Two models on the same texts: which is better, is that more than chance, and where they differ.
+"""Compares two models on the same texts: which is better, is it significant, where do they differ.
 
 result = compare(old, new, texts, labels)
 print(result)
@@ -34,7 +34,7 @@ LONGEST = 60  # characters of a text in a table
 
 @dataclass(frozen=True)
 class Difference:
-    """A text that the models answer differently; labels are tuples where there may be several."""
+    """A text that the models answer differently. Multi-label answers are tuples."""
 
     number: int  # of the text, from 1
     text: str
@@ -45,7 +45,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ClassChange:
-    """One class, and how well each model finds it."""
+    """One class, and its F1 with each model."""
 
     label: Any
     texts: int
@@ -54,7 +54,7 @@ class ClassChange:
 
     @property
     def change(self) -> float:
-        """What the second model gains."""
+        """The F1 that the second model gains."""
         return self.second_f1 - self.first_f1
 
 
@@ -62,9 +62,9 @@ class ClassChange:
 class Comparison:
     """Two models on the same texts.
 
-    first, second: how good each is. only_first, only_second: texts that only this model answers
-    right; both_right, both_wrong: the others. differences: all texts whose answers differ; where
-    both are wrong, they may differ too. names: what the models are called in tables.
+    first, second: the evaluation of each model. only_first, only_second: number of texts that only
+    this model answers right; both_right, both_wrong: number of the others. differences: all texts
+    with different answers, also where both are wrong. names: the models' names in tables.
     """
 
     first: Evaluation
@@ -78,17 +78,17 @@ class Comparison:
 
     @property
     def texts(self) -> int:
-        """How many were asked."""
+        """The number of texts."""
         return self.first.texts
 
     @property
     def p_value(self) -> float:
-        """McNemar's exact test: how likely such a gap is if the models are equally good."""
+        """McNemar's exact test: the chance of such a difference if the models are equally good."""
         return mcnemar(self.only_first, self.only_second)
 
     @property
     def classes(self) -> list[ClassChange]:
-        """Each class of the models and of the truth, the most changed first."""
+        """All classes of the models and of the truth, sorted by the change of F1."""
         first, second = (
             dict(zip(e.classes, zip(e.truly.tolist(), e.f1.tolist(), strict=True), strict=True))
             for e in (self.first, self.second)
@@ -106,7 +106,7 @@ class Comparison:
         return sorted(made, key=lambda c: -abs(c.change))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Everything as JSON values."""
         counts = ("texts", "both_right", "only_first", "only_second", "both_wrong", "p_value")
         return {
             "models": list(self.names),
@@ -124,7 +124,7 @@ class Comparison:
         return self.view(SHOWN_TEXTS)
 
     def view(self, show: int) -> "Group":
-        """For rich's console, with so many of the texts whose answers differ."""
+        """Tables for rich's console, with `show` of the texts with different answers."""
         from rich.console import Group
         from rich.text import Text
 
@@ -180,7 +180,7 @@ class Comparison:
 
     def _more_classes(self) -> list[str]:
         rest = len(self.classes) - SHOWN_CLASSES
-        return [f"and {rest:,} classes that changed less"] if rest > 0 else []
+        return [f"and {rest:,} classes that change less"] if rest > 0 else []
 
     def _texts(self, show: int) -> tuple[list[str], list[list[str]], list[int]]:
         rows = [
@@ -204,16 +204,16 @@ def compare(
     *,
     names: tuple[str, str] = ("first", "second"),
 ) -> Comparison:
-    """Ask two models about the same labelled texts.
+    """Compare two models on the same labelled texts.
 
-    The models may know different classes. Where a text may have several labels, a model is right
-    if it gives exactly these. `names`: what the models are called in tables.
+    The models may know different classes. A multi-label answer is right if it has exactly the right
+    labels. `names` are the models' names in tables.
     """
     kinds = {clf.classes_.dtype.kind: clf.classes_.dtype.type.__name__ for clf in (first, second)}
     if len(kinds) > 1:
         raise ValueError(
-            f"the models' classes must be of one type, found {' and '.join(kinds.values())}: "
-            "train both on labels of one type, such as str"
+            f"the classes of both models must have the same type, found "
+            f"{' and '.join(kinds.values())}: train both on labels of one type, such as str"
         )
     column = to_arrow(texts)
     answers = [_sets(clf.predict(column), clf) for clf in (first, second)]
@@ -236,8 +236,8 @@ def compare(
 def mcnemar(only_first: int, only_second: int) -> float:
     """The exact two-sided p of McNemar's test.
 
-    If the models were equally good, each text that only one of them answers right would be a
-    fair coin: p is the chance of a split at least as uneven.
+    If the models were equally good, each text that only one of them answers right would be a toss
+    of a fair coin; p is the chance of a split at least as uneven.
 
     Example:
         >>> mcnemar(1, 9)
@@ -246,10 +246,10 @@ def mcnemar(only_first: int, only_second: int) -> float:
     n, few = only_first + only_second, min(only_first, only_second)
     if 2 * few == n:
         return 1.0
-    if n <= 1000:  # whole numbers, without any rounding
+    if n <= 1000:  # exact, in whole numbers
         return float(min(1.0, 2 * sum(math.comb(n, i) for i in range(few + 1)) / 2**n))
     logarithm = math.lgamma(n + 1) - math.lgamma(few + 1) - math.lgamma(n - few + 1)
-    term = total = 1.0  # in units of the largest, which comes first
+    term = total = 1.0  # relative to the largest term, which comes first
     for i in range(few, 0, -1):
         term *= i / (n - i + 1)
         total += term

@@ -1,4 +1,4 @@
-"""Which engine a classifier trains: the fused one of the CPU or torch's, one or several."""
+"""Which engine a classifier trains: the Numba engine or the torch engine, one or an ensemble."""
 
 import re
 from dataclasses import asdict, dataclass, replace
@@ -14,13 +14,13 @@ from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.spec import HashSpec
 
 MAX_MEMBERS, MAX_LAYERS, MAX_WIDTH = 10_000, 1_000, 2**24
-DEEP_RATE = 0.003  # Adam's first, under hidden layers
-DEEP_TEXTS, DEEP_PASSES = 100_000, (2, 5)  # trained on in all, within so many passes
+DEEP_RATE = 0.003  # initial rate of Adam, with hidden layers
+DEEP_TEXTS, DEEP_PASSES = 100_000, (2, 5)  # texts to train on in total; least and most passes
 
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """What to make; tables are alike for all members, hash seeds and initial weights are not."""
+    """The engine to make. Members differ in their hash seeds and initial weights only."""
 
     spec: HashSpec
     embedding_dim: int
@@ -42,21 +42,21 @@ class EnginePlan:
 
     @property
     def shallow(self) -> bool:
-        """Whether the fused CPU engine does it."""
+        """Whether the Numba engine trains it."""
         return not self.hidden_layers and self.device == "cpu"
 
     @property
     def specs(self) -> list[HashSpec]:
-        """The hash of each member."""
+        """The hash functions of each member."""
         return [replace(self.spec, seed=s) for s in member_seeds(self.spec.seed, self.members)]
 
     def make(self, num_classes: int, threads: int | None = None) -> Engine:
-        """An engine with initial weights."""
+        """Make an engine with initial weights."""
         made = [self._member(spec, num_classes, threads) for spec in self.specs]
         return made[0] if self.members == 1 else Ensemble(made)
 
     def restore(self, tensors: State, threads: int | None = None) -> Engine:
-        """The engine whose `tensors()` these are."""
+        """Make the engine with these `tensors()`."""
         if self.members == 1:
             return self._restored(self.spec, tensors, threads)
         return Ensemble.from_tensors(
@@ -64,7 +64,7 @@ class EnginePlan:
         )
 
     def shapes(self, num_classes: int) -> dict[str, tuple[int, ...]]:
-        """The names and shapes of the weights: what `tensors()` of the engine gives."""
+        """The names and shapes of the engine's `tensors()`."""
         spec, widths = self.spec, (self.embedding_dim, *self.hidden_layers)
         shapes: dict[str, tuple[int, ...]] = {
             "E": (spec.num_buckets, self.embedding_dim),
@@ -83,15 +83,15 @@ class EnginePlan:
         return {f"{i}.{name}": shapes[name] for i in range(self.members) for name in shapes}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; the device is not part of a model."""
+        """The fields as JSON values, without the device, which is not part of a model."""
         fields = asdict(self)
         del fields["device"]
         return fields
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "EnginePlan":
-        """What `to_dict` described."""
-        older = {"batch_norm": True}  # before plans had it, all networks were normalised
+        """The plan from `to_dict`."""
+        older = {"batch_norm": True}  # files without this field have batch normalisation
         fields = {**older, **saved, "spec": HashSpec(**saved["spec"])}
         fields["hidden_layers"] = tuple(fields["hidden_layers"])
         return cls(**fields)
@@ -137,7 +137,7 @@ class EnginePlan:
 
 
 def deep_passes(texts: int) -> int:
-    """Passes of Adam under hidden layers: a large set is learned by heart after a few."""
+    """Default passes with hidden layers: few for large data, which would be memorised."""
     least, most = DEEP_PASSES
     return min(max(round(DEEP_TEXTS / max(texts, 1)), least), most)
 
@@ -153,14 +153,14 @@ def _deep_model() -> Any:
 
 
 def choose_device(device: str) -> str:
-    """ "auto" is a GPU where torch finds one, else the CPU."""
+    """The device to use: "auto" is a GPU if torch finds one, otherwise the CPU."""
     if device == "cpu":
         return device
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
         raise ValueError(
             f"{named('device')} must be 'auto', 'cpu', 'cuda' or 'cuda:N', found {device!r}"
         )
-    found = "no torch is installed"
+    found = "torch is not installed"
     try:
         import torch
     except ImportError:
@@ -172,10 +172,10 @@ def choose_device(device: str) -> str:
         if count and int(device.removeprefix("cuda:")) < count:
             return device
         found = f"torch {torch.__version__} finds "
-        found += f"{count} of them, from cuda:0 on" if count else "none"
+        found += f"only cuda:0 to cuda:{count - 1}" if count else "none"
     if device == "auto":
         return "cpu"
     raise ValueError(
         f"{given('device', device)} needs a CUDA GPU and a build of torch for it, but {found}; "
-        "'cpu' needs neither, and 'auto' takes what there is"
+        "use 'cpu', or 'auto' for a GPU only if there is one"
     )

@@ -1,6 +1,6 @@
-"""What scikit-learn expects of an estimator, without scikit-learn: parameters, tags, fitted or not.
+"""What scikit-learn expects of an estimator: parameters, tags, whether it is fitted.
 
-scikit-learn is imported only when it is the caller.
+scikit-learn is imported only if it is the caller.
 """
 
 import sys
@@ -11,13 +11,13 @@ from hashembed.core.checks import one_of
 
 
 class NotFittedError(ValueError, AttributeError):
-    """The model was asked before it was trained."""
+    """The model was used before it was trained."""
 
 
 class Estimator:
-    """A classifier whose constructor takes keyword arguments and keeps them as attributes.
+    """A classifier whose constructor stores its keyword arguments as attributes.
 
-    Attributes that end in an underscore are learned.
+    Attributes that end in an underscore are set by training.
     """
 
     _estimator_type = "classifier"
@@ -28,16 +28,16 @@ class Estimator:
         return dict(cls.__init__.__kwdefaults__ or {})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change some of them."""
+        """Change some of the constructor's arguments."""
         for name, value in params.items():
             if name not in self._parameters():
                 raise ValueError(
-                    f"unknown parameter {name!r} of {type(self).__name__}: "
-                    f"it has {', '.join(self._parameters())}"
+                    f"unknown parameter {name!r} of {type(self).__name__}, expected one of "
+                    f"{', '.join(self._parameters())}"
                 )
             setattr(self, name, value)
         return self
@@ -51,7 +51,7 @@ class Estimator:
         return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Any:
-        """What kind of estimator this is."""
+        """Describe the estimator to scikit-learn."""
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags, TransformerTags
 
         return Tags(
@@ -63,14 +63,14 @@ class Estimator:
         )
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """What `transform` returns: "default" is an array, "pandas" a data frame."""
+        """Choose what `transform` returns: "default" is an array, "pandas" a data frame."""
         if transform is not None:
             one_of("transform", transform, ("default", "pandas"))
-            self._sklearn_output_config = {"transform": transform}  # which `clone` copies
+            self._sklearn_output_config = {"transform": transform}  # copied by `clone`
         return self
 
     def _output(self, columns: Any, given: Any) -> Any:
-        """Columns (n, d) as `set_output` has it; rows keep the index of what was given."""
+        """Columns (n, d) as `set_output` has chosen; a data frame keeps the input's index."""
         wanted = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         if wanted == "default":
             return columns
@@ -80,7 +80,7 @@ class Estimator:
         return pd.DataFrame(columns, index=index, columns=names)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """The names of the columns of `transform`."""
+        """Return the column names of `transform`."""
         raise NotImplementedError
 
     def _check_fitted(self) -> None:

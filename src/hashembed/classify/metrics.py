@@ -1,4 +1,4 @@
-"""How good predictions are: accuracy, precision, recall and F1 of each class, confusion."""
+"""Accuracy, confusion, and precision, recall and F1 of each class."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -17,74 +17,74 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 
-LARGEST_PLOT = 40  # classes whose names still fit beside a confusion matrix
-WIDEST = 12  # classes whose confusion fits a terminal; of more, the worst pairs are shown
-PAIRS = 10
+LARGEST_PLOT = 40  # most classes whose names fit next to a confusion matrix
+WIDEST = 12  # most classes whose confusion matrix fits a terminal
+PAIRS = 10  # most frequent mistakes, shown instead
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Counts of right and wrong answers; classes that the model does not know come last."""
+    """Counts of right and wrong answers. Classes that the model does not know come last."""
 
     classes: list[Any]
     texts: int
-    right: int  # texts with exactly the right classes; with one class a text, see `right_texts`
+    right: int  # texts answered right, see `right_texts`
     truly: I64  # (C,), texts that have the class
-    said: I64  # (C,), texts that the model gave the class
-    hits: I64  # (C,), both
-    confusion: I64 | None  # (C, C), truth by answer; None where a text may have several answers
-    answered: int  # texts that the model gave any class
+    said: I64  # (C,), texts to which the model gave the class
+    hits: I64  # (C,), texts with both
+    confusion: I64 | None  # (C, C), truth by answer; None if a text may have several answers
+    answered: int  # texts to which the model gave any class
     known: int  # classes that the model knows: the first of `classes`
-    threshold: float | None = None  # as it was asked for
+    threshold: float | None = None  # as given to `evaluate`
     top: int | None = None
 
     @property
     def accuracy(self) -> float:
-        """Texts with exactly the right classes, of all.
+        """The share of texts with exactly the right classes.
 
-        Where a text has one class and the model may give several or none: texts whose class is
-        among the answers.
+        With one class per text, and `top` or `threshold`: the share of texts whose class is among
+        the answers.
         """
         return self.right / max(self.texts, 1)
 
     @property
     def precision(self) -> F64:
-        """Of the texts given a class, those that have it (0 where there are none)."""
+        """Of each class: the share of answers that are right (0 without answers)."""
         return self.hits / np.maximum(self.said, 1)
 
     @property
     def recall(self) -> F64:
-        """Of the texts that have a class, those given it (0 where there are none)."""
+        """Of each class: the share of its texts that were found (0 without texts)."""
         return self.hits / np.maximum(self.truly, 1)
 
     @property
     def f1(self) -> F64:
-        """The harmonic mean of both."""
+        """Of each class: the harmonic mean of precision and recall."""
         return np.asarray(2 * self.hits / np.maximum(self.said + self.truly, 1))
 
     @property
     def macro_f1(self) -> float:
-        """The mean F1 of the classes that occur, in the truth or in the answers."""
+        """The mean F1 of the classes that occur in the truth or in the answers."""
         occurs = (self.truly + self.said) > 0
         return float(self.f1[occurs].mean()) if occurs.any() else 0.0
 
     @property
     def micro_f1(self) -> float:
-        """F1 over all texts and classes; with one class a text, the accuracy."""
+        """F1 over all texts and classes. With one class per text it is the accuracy."""
         return float(2 * self.hits.sum() / max(int((self.said + self.truly).sum()), 1))
 
     @property
     def micro_precision(self) -> float:
-        """Of all answers, the right ones: fastText's precision at k."""
+        """The share of all answers that are right: fastText's precision at k."""
         return float(self.hits.sum() / max(int(self.said.sum()), 1))
 
     @property
     def micro_recall(self) -> float:
-        """Of all true labels, those that were answered: fastText's recall at k."""
+        """The share of all true labels that were found: fastText's recall at k."""
         return float(self.hits.sum() / max(int(self.truly.sum()), 1))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The measures as JSON values."""
         columns = (self.precision, self.recall, self.f1, self.truly)
         return {
             "texts": self.texts,
@@ -146,7 +146,7 @@ class Evaluation:
         return ["truth \\ answer", *names], rows
 
     def _lines(self) -> list[str]:
-        """What stands below the tables, safe to show."""
+        """The lines below the tables, without control characters."""
         lines = self._mistakes()
         if self.threshold is not None or self.top is not None:
             lines += [self._asked()]
@@ -156,12 +156,14 @@ class Evaluation:
         ]
         if len(self.classes) > self.known:
             names = ", ".join(printable(str(c)) for c in self.classes[self.known :])
-            lines.append(f"The model does not know these labels, and cannot be right: {names}")
+            lines.append(
+                f"The model does not know these labels, so it is wrong about them: {names}"
+            )
         return lines
 
     def _asked(self) -> str:
-        """What was asked for, and what fastText calls P@k and R@k."""
-        limits = [] if self.top is None else [f"at most {self.top:,} a text"]
+        """The limits of the answers, and what fastText calls P@k and R@k."""
+        limits = [] if self.top is None else [f"at most {self.top:,} per text"]
         limits += [] if self.threshold is None else [f"above {self.threshold:g}"]
         return (
             f"answers {', '.join(limits)}: precision {self.micro_precision:.4f}   "
@@ -169,7 +171,7 @@ class Evaluation:
         )
 
     def _mistakes(self) -> list[str]:
-        """The most frequent ones, where the whole confusion is too wide to show."""
+        """The most frequent mistakes, if the confusion matrix is too wide to show."""
         size = len(self.classes)
         if self.confusion is None or size <= WIDEST:
             return []
@@ -188,7 +190,7 @@ class Evaluation:
         ]
 
     def plot(self, path: str | PathLike[str]) -> None:
-        """Draw the confusion matrix, or without one the F1 of the classes."""
+        """Draw the confusion matrix; without one, the F1 of the classes."""
         names = [str(c) for c in self.classes]
         side = min(4 + 0.28 * len(names), 16)
         figure = new_figure("an evaluation", side + 1.5, side)
@@ -212,10 +214,10 @@ class Evaluation:
 def right_texts(
     truth: Labels, answers: npt.NDArray[np.bool_], size: int, multilabel: bool
 ) -> npt.NDArray[np.bool_]:
-    """Which texts (n,) are answered right, of `size` classes in the truth.
+    """Which texts (n,) are answered right; `size` is the number of classes in the truth.
 
-    Those with exactly the right classes; where a text has one class, those that have it among
-    their answers, of which there may be several or none.
+    A multi-label answer must have exactly the right classes. With one class per text, the class
+    must be among the answers, of which there may be several or none.
     """
     given = _widened(answers, size)
     if multilabel:
@@ -232,9 +234,9 @@ def evaluate_answers(
     threshold: float | None = None,
     top: int | None = None,
 ) -> Evaluation:
-    """Answers (texts, classes the model knows) against the truth, which may have more classes.
+    """Compare answers (texts, classes of the model) with the truth, which may have more classes.
 
-    threshold, top: what the answers were chosen by, for the record.
+    threshold, top: how the answers were chosen, for the record.
     """
     size = len(classes)
     wanted, given = truth.matrix(size), _widened(answers, size)
@@ -258,7 +260,7 @@ def evaluate_answers(
 
 
 def _widened(answers: npt.NDArray[np.bool_], size: int) -> npt.NDArray[np.bool_]:
-    """Answers for more classes, which nobody gave."""
+    """Answers padded to `size` classes, which the model never gives."""
     out = np.zeros((len(answers), size), np.bool_)
     out[:, : answers.shape[1]] = answers
     return out

@@ -1,4 +1,4 @@
-"""A `TextClassifier` in a file, and back."""
+"""Writes a classifier to a model file, and reads it back."""
 
 import os
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hashembed.classify.engine_plan import EnginePlan, choose_device
 from hashembed.classify.quantize import BITS, decode, encode
 from hashembed.classify.stream_position import StreamPosition
+from hashembed.classify.targets import Form
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.checks import whole_number
 from hashembed.engine.defaults import MAX_BATCH
@@ -29,8 +30,8 @@ from hashembed.text.config import TextConfig
 C = TypeVar("C", bound=TrainedClassifier)
 
 KIND = "TextClassifier"
-TABLES = ("E", "P")  # kept in half precision, or less
-MAX_LABEL_BYTES = 2**31  # NumPy gives every label as much room as the longest
+TABLES = ("E", "P")  # stored in half precision or fewer bits
+MAX_LABEL_BYTES = 2**31  # NumPy stores every label in the size of the longest
 
 
 def save_classifier(
@@ -40,7 +41,9 @@ def save_classifier(
     if bits not in (16, *BITS):
         raise ValueError(f"bits must be 16, 8 or 4, found {bits!r}")
     if for_training and bits != 16:
-        raise ValueError(f"for_training keeps everything to the bit, found bits={bits}")
+        raise ValueError(
+            f"for_training=True keeps full precision, found bits={bits}: leave one of them out"
+        )
     model, largest = classifier.model_, {}
     if for_training:
         tensors = model.state()
@@ -51,7 +54,9 @@ def save_classifier(
                 tensors[name] = _halved(name, array)
             elif _is_table(name):
                 if not np.isfinite(array).all():
-                    raise ValueError(f"cannot save: {name} has values that are not finite")
+                    raise ValueError(
+                        f"cannot save the model: its table {name} has values that are not finite"
+                    )
                 tensors[name], largest[name] = encode(array, bits)
     meta = {
         "params": _parameters(classifier.get_params()),
@@ -108,11 +113,11 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
     return self
 
 
-# --- fields that say something of each other --------------------------------------------------
+# --- checked fields ----------------------------------------------------------------------------
 
 
 def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any]:
-    """What the constructor was given; JSON has no tuples, and other versions other parameters."""
+    """The constructor's arguments. JSON has no tuples; other versions have other arguments."""
     params = {name: value for name, value in saved.items() if name in cls._parameters()}
     for name in ("ngrams", "subwords", "hidden_layers"):
         params[name] = None if params.get(name) is None else tuple(params[name])
@@ -130,17 +135,18 @@ def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any
     return params
 
 
-def _form(form: Any, plan: EnginePlan) -> Any:
+def _form(form: Any, plan: EnginePlan) -> Form:
     if form not in ("single", "lists", "matrix"):
-        raise ModelFileError("has labels of a form that is not known")
+        raise ModelFileError("has labels of an unknown form")
     if plan.multilabel != (form != "single"):
         kind = "several labels" if plan.multilabel else "one label"
-        raise ModelFileError(f"has labels of the form {form!r}, but a model of {kind} a text")
-    return form
+        raise ModelFileError(f"has labels of the form {form!r}, but a model of {kind} per text")
+    known: Form = form
+    return known
 
 
 def classes_from(listed: Any) -> npt.NDArray[Any]:
-    """The labels in the type that they had: all strings, all whole numbers or all booleans."""
+    """The labels in their original type: all strings, all whole numbers or all booleans."""
     kinds = {type(label) for label in listed}
     if not isinstance(listed, list) or len(kinds) > 1 or not kinds <= {str, int, bool, float}:
         raise ModelFileError("has labels that are not all strings or all numbers")
@@ -150,11 +156,11 @@ def classes_from(listed: Any) -> npt.NDArray[Any]:
         longest = max(map(len, listed), default=0)
         if 4 * longest * len(listed) > MAX_LABEL_BYTES:
             raise ModelFileError(
-                f"has {len(listed):,} labels, and one of {longest:,} characters: too much to hold"
+                f"has {len(listed):,} labels, one with {longest:,} characters: too large for memory"
             )
-        "".join(listed).encode()  # half a character is no label
+        "".join(listed).encode()  # raises for lone surrogates
         return np.array(listed, str)
-    if kinds == {int}:  # NumPy would make floats of numbers on both sides of 2^63
+    if kinds == {int}:  # NumPy would convert numbers on both sides of 2^63 to floats
         return np.array(listed, np.int64 if max(listed) < 2**63 else np.uint64)
     if kinds == {float} and not np.isfinite(listed).all():
         raise ModelFileError("has labels that are not finite")
@@ -164,7 +170,7 @@ def classes_from(listed: Any) -> npt.NDArray[Any]:
 def _counts(listed: Any, classes: int) -> npt.NDArray[np.int64]:
     if not isinstance(listed, list) or len(listed) != classes:
         found = len(listed) if isinstance(listed, list) else f"{listed!r:.20}"
-        raise ModelFileError(f"counts {found} of {classes} classes")
+        raise ModelFileError(f"has counts of {found} classes, expected {classes}")
     counts = [whole_number("class_counts", n, 0, 2**62) for n in listed]
     return np.array(counts, np.int64)
 
@@ -195,21 +201,21 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _plan_here(plan: EnginePlan, device: Any, tensors: Arrays, for_training: bool) -> EnginePlan:
-    """The plan on a device of this machine; what training goes on from, where it was trained."""
+    """The plan on a device of this machine. A training state needs the device it came from."""
     plan = replace(plan, device=_device_here(device))
     if not for_training or plan.hidden_layers:
         return plan
     by_torch = any(name.rpartition(".")[2] == "steps" for name in tensors)
     if by_torch and plan.shallow:
         raise ModelFileError(
-            "was saved to go on with its training on a GPU, and here is none; saved without "
-            "for_training it can be read everywhere"
+            "was saved with for_training=True on a GPU, and this machine has none. Save it without "
+            "for_training to read it anywhere"
         )
     return plan if by_torch else replace(plan, device="cpu")
 
 
 def _device_here(device: str) -> str:
-    """Where it was trained if that is here, else the CPU: a model can be used everywhere."""
+    """The device it was trained on, if this machine has it, otherwise the CPU."""
     try:
         return choose_device(device)
     except ValueError:
@@ -217,7 +223,7 @@ def _device_here(device: str) -> str:
 
 
 def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON can hold them: a dictionary of class weights may have keys that are not strings."""
+    """The arguments as JSON values. The keys of class weights may not be strings."""
     plain = dict(params)
     if isinstance(plain["class_weight"], Mapping):
         plain["class_weight"] = list(plain["class_weight"].items())
@@ -232,12 +238,14 @@ def _halved(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A table in half precision."""
     half = array.astype(np.float16)
     if not np.isfinite(half).all():
-        raise ValueError(f"cannot save: {name} has values beyond half precision")
+        raise ValueError(
+            f"cannot save the model: its table {name} has values that half precision cannot hold"
+        )
     return half
 
 
 def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
-    """The tables from their codes."""
+    """Decode the quantized tables."""
     bits, out = coded["bits"], dict(tensors)
     if bits not in BITS:
         raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")
@@ -245,7 +253,7 @@ def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
         codes = tensors[name]
         width = plan.embedding_dim if name.endswith("E") else plan.spec.num_hashes
         if codes.dtype != np.uint8 or codes.shape[1:] != (-(-width * bits // 8),):
-            raise ModelFileError(f"has codes of {name!r:.50} of a shape or type that is not known")
+            raise ModelFileError(f"has codes of {name!r:.50} of a wrong shape or type")
         if not (isinstance(largest, float) and 0 < largest <= LARGEST):
             raise ModelFileError(f"has {largest!r:.20} as the largest number of {name!r:.50}")
         out[name] = decode(codes, largest, bits, width)
@@ -255,9 +263,9 @@ def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
 def _check_shapes(
     tensors: Arrays, shapes: Mapping[str, tuple[int, ...]], for_training: bool
 ) -> None:
-    """Tensors as large as the header says, before anything of that size is made.
+    """Check the shapes of tensors before anything of their size is allocated.
 
-    Of what training needs in addition the engine knows more.
+    The engine checks the additional tensors of training.
     """
     for name, shape in shapes.items():
         if name not in tensors:
@@ -269,4 +277,4 @@ def _check_shapes(
             raise ModelFileError(f"has a tensor {name!r} of type {array.dtype}, expected floats")
     unknown = tensors.keys() - shapes.keys()
     if unknown and not for_training:
-        raise ModelFileError(f"has a tensor that is not known: {min(unknown)!r:.50}")
+        raise ModelFileError(f"has an unknown tensor: {min(unknown)!r:.50}")

@@ -1,7 +1,8 @@
-"""Tables of numbers in 8 or 4 bits, for files.
+"""Tables quantized to 8 or 4 bits, for model files.
 
-A number becomes sign * (code / top)^2 * largest with whole codes from -top to top: fine near zero,
-where most importance weights are, and coarse far out. The largest is that of the whole table.
+A number is stored as sign * (code / top)^2 * largest, with integer codes from -top to top. The
+steps are fine near zero, where most importance weights are, and coarse far from it. `largest` is
+the largest absolute value of the whole table.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ BITS = (8, 4)
 
 
 def encode(table: npt.NDArray[Any], bits: int) -> tuple[U8, float]:
-    """Numbers (rows, columns) -> codes, with 4 bits two in a byte; and the largest number."""
+    """Numbers (rows, columns) -> codes, two in a byte with 4 bits; and the largest number."""
     top = 2 ** (bits - 1) - 1
     largest = float(np.abs(table).max(initial=0)) or 1.0
     roots = np.sqrt(np.abs(table, dtype=np.float32) / np.float32(largest))
@@ -27,7 +28,7 @@ def encode(table: npt.NDArray[Any], bits: int) -> tuple[U8, float]:
 
 
 def decode(codes: U8, largest: float, bits: int, columns: int) -> F32:
-    """What `encode` was given, about: (rows, columns)."""
+    """Codes -> approximately the numbers that `encode` got: (rows, columns)."""
     top = 2 ** (bits - 1) - 1
     if bits == 4:
         pairs = np.stack([codes << 4, codes & 240], axis=2).reshape(len(codes), 2 * codes.shape[1])

@@ -3,17 +3,17 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-UNEVEN = 10  # times as many texts in the largest class as in the smallest: worth a word
+UNEVEN = 10  # ratio of the largest to the smallest class from which the report mentions it
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """Counts of the training data and of the tables; `str()` gives sentences."""
+    """Counts of the training data, and the sizes of the tables. `str()` describes them."""
 
     texts: int
     empty: int  # texts without a word
     ngrams: int
-    distinct: int  # n-grams, an estimate; 0 where they were not counted
+    distinct: int  # n-grams, estimated; 0 if they were not counted
     num_embeddings: int  # K
     num_buckets: int  # B
     num_hashes: int  # k
@@ -23,17 +23,18 @@ class FitReport:
 
     @property
     def imbalance(self) -> float:
-        """Texts in the largest class for each one in the smallest."""
+        """The ratio of the largest class to the smallest."""
         counts = list(self.class_counts.values())
         return max(counts) / max(min(counts), 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The fields as JSON values."""
         return {**asdict(self), "class_counts": [[c, n] for c, n in self.class_counts.items()]}
 
     def __str__(self) -> str:
         distinct = f", about {self.distinct:,} distinct" if self.distinct else ""
         empty = f" ({self.empty:,} without a word)" if self.empty else ""
+        classes = len(self.class_counts)
         tables = (
             f"K = {self.num_embeddings:,}, B = {self.num_buckets:,}, k = {self.num_hashes}, "
             f"d = {self.embedding_dim}"
@@ -41,7 +42,7 @@ class FitReport:
         lines = [
             f"{self.texts:,} texts{empty}, {self.ngrams:,} n-grams{distinct}",
             f"{tables}: {self.parameters:,} parameters",
-            f"{len(self.class_counts):,} classes{self._evenness()}",
+            f"{classes:,} class{'es' if classes != 1 else ''}{self._evenness()}",
         ]
         return "\n".join(lines)
 
@@ -52,5 +53,5 @@ class FitReport:
         smallest = min(self.class_counts, key=self.class_counts.__getitem__)
         return (
             f", uneven: {largest} has {self.class_counts[largest]:,} texts, {smallest} "
-            f'{self.class_counts[smallest]:,} (class weight "sqrt" finds more of the rare ones)'
+            f'{self.class_counts[smallest]:,} (class weight "sqrt" helps the rare ones)'
         )

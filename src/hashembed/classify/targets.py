@@ -1,7 +1,7 @@
-"""Labels as people write them -> classes and numbers, and back.
+"""Labels in any form -> classes and class numbers, and back.
 
-Three forms: one label a document; a list (or set, tuple) of labels a document; and scikit-learn's
-indicator matrix, a row of zeros and ones a document. The last two are multi-label.
+There are three forms: one label per document; a list (or set, tuple) of labels per document; and
+scikit-learn's indicator matrix, a row of zeros and ones per document. The last two are multi-label.
 """
 
 import sys
@@ -22,7 +22,7 @@ Classes = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Targets:
-    """The classes, and which of them each document has."""
+    """The classes, and the class numbers of each document."""
 
     classes: Classes
     labels: Labels
@@ -35,20 +35,20 @@ class Targets:
 
 
 def encode(labels: Any, known: Classes | None = None, form: Form | None = None) -> Targets:
-    """Numbers for labels of any kind.
+    """Number the labels.
 
-    Classes are sorted; those beyond the `known` come after them. `form` is the one that the labels
-    shall have: where a text may have several, single labels and lists are as good as a matrix.
+    Classes are sorted; new ones come after the `known` ones. `form` is the required form: for a
+    multi-label model, single labels count as lists of one, and lists as rows of a matrix.
     """
     found = _encode(labels, known)
     return found if form is None or form == found.form else _in_form(found, known, form)
 
 
 def _in_form(found: Targets, known: Classes | None, form: Form) -> Targets:
-    """The labels in the form of a model, if they can have it."""
+    """Convert the labels to the form of a model, if possible."""
     if form == "single":
         raise ValueError(
-            f"{_several(found)}, but the model was trained with one label a text: "
+            f"{_several(found)}, but the model was trained with one label per text: "
             "give one label for each text, or train a model on texts with several labels"
         )
     if found.form == "matrix":
@@ -65,7 +65,7 @@ def _in_form(found: Targets, known: Classes | None, form: Form) -> Targets:
 
 
 def _several(found: Targets) -> str:
-    """What is wrong with these labels for a model that gives one label a text."""
+    """Why these labels do not suit a model with one label per text."""
     if found.form == "matrix":
         return "found a matrix of labels"
     numbers = np.diff(found.labels.offsets)
@@ -80,7 +80,7 @@ def _several(found: Targets) -> str:
 
 
 def _encode(labels: Any, known: Classes | None) -> Targets:
-    """The same, in the form in which they come."""
+    """Number the labels in their own form."""
     if labels is None:
         raise ValueError("TextClassifier requires y to be passed, but the target y is None")
     if isinstance(labels, str | bytes):
@@ -109,14 +109,17 @@ def _encode(labels: Any, known: Classes | None) -> Targets:
 
 
 def join(parts: Sequence[Targets]) -> Targets:
-    """One after the other; each part knew the classes of those before it. Classes are sorted.
+    """Concatenate parts, each encoded with the classes of the parts before it; sort the classes.
 
-    Parts with one label a text are joined to parts with lists: a batch may have no text with more.
+    Parts with one label per text can be joined with parts of lists: a batch of multi-label data may
+    happen to have one label per text.
     """
     forms = {part.form for part in parts}
     form: Form = "lists" if forms == {"single", "lists"} else parts[-1].form
     if len(forms) > 1 and form != "lists":
-        raise ValueError(f"labels must keep one form, found {' and '.join(sorted(forms))}")
+        raise ValueError(
+            f"labels must have the same form in all batches, found {' and '.join(sorted(forms))}"
+        )
     classes, place = np.unique(parts[-1].classes, return_inverse=True)
     ends = np.cumsum([0, *(len(part.labels.labels) for part in parts)])
     offsets = [p.labels.offsets[1:] + end for p, end in zip(parts, ends, strict=False)]
@@ -132,7 +135,7 @@ def check_counts(texts: int, targets: Targets, which: str = "") -> None:
 
 
 def decode(chosen: npt.NDArray[np.bool_], classes: Classes, form: Form) -> npt.NDArray[Any]:
-    """Which document has which class (n, C) -> labels in the form they came in."""
+    """Which document has which class (n, C) -> labels in the given form."""
     if form == "matrix":
         return chosen.astype(np.int64)
     answers = np.empty(len(chosen), object)
@@ -146,7 +149,7 @@ def _is_group(label: Any) -> bool:
 
 
 def _is_listed_matrix(groups: Any) -> bool:
-    """Whether lists are rows of zeros and ones: all as long, and some name a class twice."""
+    """Whether lists are rows of zeros and ones: of one length, and some repeat a number."""
     rows = [list(group) for group in groups if isinstance(group, list | tuple | np.ndarray)]
     if len(rows) < len(groups) or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
         return False
@@ -160,12 +163,14 @@ def _from_single(labels: Any, known: Classes | None) -> Targets:
 
 
 def _ranks(labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Some distinct values in any order, and the place of each label among them."""
+    """Distinct values in any order, and the index of each label among them."""
     if isinstance(labels, pa.Array):
         if labels.null_count:
             _missing(int(np.argmax(labels.is_null().to_numpy(zero_copy_only=False))), None)
         indices = _numbers(labels.indices)
-        used, ranks = np.unique(indices, return_inverse=True)  # categories may be there for nobody
+        used, ranks = np.unique(
+            indices, return_inverse=True
+        )  # the dictionary may have unused values
         return _checked(labels.dictionary.to_pylist())[used], ranks
     array = _checked(labels)
     if array.dtype.kind == "U":  # Arrow finds distinct strings by hashing; NumPy sorts
@@ -175,7 +180,7 @@ def _ranks(labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
 
 
 def _numbers(array: Any) -> npt.NDArray[np.int64]:
-    """An Arrow array of whole numbers, none missing; `to_numpy` would import pandas."""
+    """An Arrow array of whole numbers without nulls. `to_numpy` would import pandas."""
     if len(array) == 0:
         return np.empty(0, np.int64)
     dtype = np.dtype(str(array.type))
@@ -188,7 +193,10 @@ def _checked(labels: Any) -> npt.NDArray[Any]:
     if not isinstance(labels, np.ndarray):
         group = next((i for i, label in enumerate(labels) if _is_group(label)), None)
         if group is not None:
-            raise TypeError(f"label {group} is {labels[group]!r:.50}, but the first is single")
+            raise TypeError(
+                f"label {group} is {labels[group]!r:.50}, but the labels before it are single: "
+                "give all labels as lists, or none"
+            )
     array = labels if isinstance(labels, np.ndarray) else exact_array(labels)
     if array.ndim == 2:
         _warn_column()
@@ -219,7 +227,7 @@ def _checked(labels: Any) -> npt.NDArray[Any]:
 
 
 def _one_type(listed: list[Any], kinds: set[type]) -> npt.NDArray[Any]:
-    """Objects that are all numbers are numbers; anything else is told to be made strings."""
+    """Convert objects that are all numbers or all booleans; refuse anything else."""
     if kinds <= {bool, np.bool_}:
         return np.array(listed, bool)
     if kinds <= {int, float, bool, np.bool_} or all(issubclass(k, np.number) for k in kinds):
@@ -231,7 +239,7 @@ def _one_type(listed: list[Any], kinds: set[type]) -> npt.NDArray[Any]:
 
 
 def exact_array(listed: Iterable[Any]) -> npt.NDArray[Any]:
-    """An array of labels; of large whole numbers NumPy makes floats, alike beyond 2^53."""
+    """An array of labels. NumPy would round large whole numbers to floats, beyond 2^53."""
     listed = list(listed)
     array = np.asarray(listed)
     kinds = set(map(type, listed)) if array.dtype.kind in "fO" else set()
@@ -249,7 +257,7 @@ def exact_array(listed: Iterable[Any]) -> npt.NDArray[Any]:
 
 
 def _as_one_type(first: Classes, second: Classes) -> tuple[Classes, Classes]:
-    """Signed and unsigned whole numbers as one type, if one holds them all; NumPy takes floats."""
+    """Signed and unsigned integers as one integer type, if possible. NumPy would take floats."""
     if {first.dtype.kind, second.dtype.kind} != {"i", "u"}:
         return first, second
     ends = [int(end) for part in (first, second) if len(part) for end in (part.min(), part.max())]
@@ -261,7 +269,7 @@ def _as_one_type(first: Classes, second: Classes) -> tuple[Classes, Classes]:
 
 
 def _missing(position: int, found: Any) -> None:
-    raise ValueError(f"label {position} is missing (found {found}): leave such rows out")
+    raise ValueError(f"label {position} is missing (found {found}): leave out such rows")
 
 
 def _warn_column() -> None:
@@ -275,7 +283,7 @@ def _warn_column() -> None:
 def _number(
     values: npt.NDArray[Any], known: Classes | None
 ) -> tuple[Classes, npt.NDArray[np.int64]]:
-    """Classes, and the number of each of these distinct values among them."""
+    """The classes, and the class number of each of these distinct values."""
     fresh = np.unique(values)
     if known is None or len(known) == 0:
         return fresh, np.searchsorted(fresh, values)
@@ -290,7 +298,7 @@ def _number(
 
 
 def _other_type(known: Classes, found: Classes) -> str:
-    """What is wrong with labels of another type than the classes, and how to make them the same."""
+    """The message for labels of another type than the classes."""
     wanted, given = (_TYPES.get(a.dtype.kind, repr(a.dtype.name)) for a in (known, found))
     meant, example = known[:1].tolist()[0], found[:1].tolist()[0]
     cure = f"np.asarray(labels).astype({wanted})"
@@ -312,7 +320,10 @@ def _from_lists(groups: Iterable[Any], known: Classes | None) -> Targets:
     offsets = [0]
     for i, group in enumerate(groups):
         if not _is_group(group):
-            raise TypeError(f"label {i} is {group!r:.50}, but labels before it are lists")
+            raise TypeError(
+                f"label {i} is {group!r:.50}, but the labels before it are lists: give all labels "
+                "as lists, or none"
+            )
         members = list(dict.fromkeys(exact_array(group).tolist() if len(group) else []))
         if isinstance(group, set | frozenset):
             members.sort(key=repr)
@@ -338,5 +349,7 @@ def _from_matrix(matrix: npt.NDArray[Any], known: Classes | None) -> Targets:
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(matrix)))])
     classes = np.arange(matrix.shape[1])
     if known is not None and len(known) != len(classes):
-        raise ValueError(f"found {len(classes)} columns of labels, but {len(known)} classes so far")
+        raise ValueError(
+            f"found {len(classes)} columns of labels, but the model has {len(known)} classes"
+        )
     return Targets(classes, Labels(columns.astype(np.int64), offsets.astype(np.int64)), "matrix")

@@ -26,6 +26,10 @@ from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
 
 
+class NotShallowError(TypeError):
+    """Only a single shallow model can do this; the model has another form."""
+
+
 class TrainedClassifier(Estimator):
     """The part of `TextClassifier` that needs a trained model. `TextClassifier` adds training."""
 
@@ -258,8 +262,10 @@ def shallow_model(clf: TrainedClassifier, wish: str) -> ShallowModel:
     clf._check_fitted()
     if not isinstance(clf.model_, ShallowModel):
         plan = clf.engine_plan_
-        raise TypeError(
-            f"only a single shallow model on the CPU can {wish}, but this classifier has "
-            f"hidden_layers={plan.hidden_layers}, members={plan.members}, device={plan.device!r}"
+        found = "has hidden layers" if plan.hidden_layers else f"runs on {plan.device}"
+        if plan.members > 1:
+            found = f"is an ensemble of {plan.members}"
+        raise NotShallowError(
+            f"only a single shallow model on the CPU can {wish}, but this model {found}"
         )
     return clf.model_

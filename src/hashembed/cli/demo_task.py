@@ -1,6 +1,6 @@
 """The demonstration: one task, three embeddings, collisions predicted and counted. No torch.
 
-The task is to tell 16 languages apart by words and character n-grams, whose vocabulary has no end.
+The task is to tell 16 languages apart by words and character n-grams, an open vocabulary.
 """
 
 import time
@@ -27,16 +27,16 @@ TEXT = TextConfig(ngrams=(1, 1), subwords=(2, 5))
 DIM = 32
 HASH = HashSpec(num_embeddings=120_000, num_buckets=12_000)
 PASSES, BATCH = 4, 64
-# Each embedding has its own rate: the best of these on a fifth of the training sentences that was
-# held out. Here it is the same for all (`tests/test_demo.py` repeats the search).
+# Each embedding has its own rate: the best of these on a held-out fifth of the training sentences.
+# It happens to be the same for all (`tests/cli/test_demo.py` repeats the search).
 RATES_TRIED = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1)
 STANDARD_RATE, TRICK_RATE, HASH_RATE = 0.03, 0.03, 0.03
-SEEDS = 5  # trainings of each embedding, which differ in hash, initial values and order
+SEEDS = 5  # trainings of each embedding, with different hashes, initial values and order
 
 
 @dataclass(frozen=True)
 class Task:
-    """Texts of 16 languages, as bags of keys."""
+    """Texts in 16 languages, as bags of keys."""
 
     languages: list[str]
     train: Bags
@@ -52,7 +52,7 @@ class Embedding:
 
     name: str
     spec: HashSpec
-    importance: bool  # whether a token has weights of its own
+    importance: bool  # whether a token has importance weights
     rate: float
 
     @property
@@ -62,7 +62,7 @@ class Embedding:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it has."""
+        """The number of parameters."""
         return theory.hash_parameters(self.spec, DIM, importance=self.importance)
 
 
@@ -88,7 +88,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Collision:
-    """Tokens that share something with another token: expected by the theory, and counted."""
+    """The number of tokens that share something with another: predicted and counted."""
 
     what: str
     predicted: float
@@ -120,7 +120,7 @@ def load_task(text: TextConfig = TEXT) -> Task:
 
 
 def embeddings(vocabulary: int) -> list[Embedding]:
-    """The three that are compared, for so many distinct tokens."""
+    """The three embeddings to compare, for a vocabulary of this size."""
     same_size = theory.hash_parameters(HASH, DIM) // DIM
     ranks = HashSpec(vocabulary, vocabulary, 1, "identity")
     trick = HashSpec(same_size, same_size, 1, "shared")
@@ -132,7 +132,7 @@ def embeddings(vocabulary: int) -> list[Embedding]:
 
 
 def compare(task: Task, on_done: Callable[[Result], object] = lambda result: None) -> list[Result]:
-    """Train the three embeddings, one after the other, each with several seeds."""
+    """Train the three embeddings, each with several seeds."""
     results = []
     for embedding in embeddings(len(task.train_vocabulary)):
         results.append(evaluate(embedding, task))
@@ -141,12 +141,12 @@ def compare(task: Task, on_done: Callable[[Result], object] = lambda result: Non
 
 
 def evaluate(embedding: Embedding, task: Task, seeds: int = SEEDS) -> Result:
-    """Train on the training sentences, count right answers on the others, for each seed."""
+    """Train and test an embedding with each seed."""
     train, test = task.train, task.test
     if embedding.dictionary:
         train, test = (known_ranks(bags, task.train_vocabulary) for bags in (train, test))
     labels, classes = task.train_labels, len(task.languages)
-    fit(embedding, train[:1], labels[:1], classes, 0)  # compiles, on the first run
+    fit(embedding, train[:1], labels[:1], classes, 0)  # compile before timing
     models, accuracies, seconds = [], [], []
     for seed in range(seeds):
         start = time.perf_counter()
@@ -157,12 +157,12 @@ def evaluate(embedding: Embedding, task: Task, seeds: int = SEEDS) -> Result:
 
 
 def explain(task: Task, model: ShallowModel, text: str) -> Explanation:
-    """Why the hash embedding's model takes a text for its language."""
+    """Explain the language that the hash embedding gives a text."""
     return explain_text(model, TEXT, task.languages, text)
 
 
 def fit(embedding: Embedding, bags: Bags, labels: I64, num_classes: int, seed: int) -> ShallowModel:
-    """Some passes over the data at a falling rate."""
+    """Train with a linearly decreasing rate."""
     spec = replace(embedding.spec, seed=seed)
     model = ShallowModel(spec, DIM, num_classes, importance=embedding.importance, seed=seed)
     truth = Labels.single(labels)
@@ -175,19 +175,19 @@ def fit(embedding: Embedding, bags: Bags, labels: I64, num_classes: int, seed: i
 
 
 def accuracy(model: ShallowModel, bags: Bags, labels: I64) -> float:
-    """The part of the texts whose language is right."""
+    """The share of right answers."""
     return float((model.scores(bags).argmax(axis=1) == labels).mean())
 
 
 def known_ranks(bags: Bags, vocabulary: I64) -> Bags:
-    """What a standard embedding takes: ranks of known tokens. Unknown ones are left out."""
+    """Replace keys by ranks in the vocabulary, for a standard embedding; drop unknown keys."""
     ranks = np.minimum(np.searchsorted(vocabulary, bags.keys), len(vocabulary) - 1)
     known = vocabulary[ranks] == bags.keys
     return Bags(ranks[known], np.append(0, np.cumsum(known))[bags.offsets])
 
 
 def collisions(task: Task, spec: HashSpec = HASH) -> list[Collision]:
-    """What the theory expects of the training vocabulary, and what the hash does to it."""
+    """Collisions of the training vocabulary: predicted by the theory, and counted."""
     keys = task.train_vocabulary
     rows, buckets = spec(keys)
     everything = np.column_stack([rows, buckets])
@@ -203,6 +203,6 @@ def collisions(task: Task, spec: HashSpec = HASH) -> list[Collision]:
 
 
 def _sharing(cells: I64) -> int:
-    """How many rows of `cells` occur more than once."""
+    """The number of rows of `cells` that occur more than once."""
     _, counts = np.unique(cells, axis=0, return_counts=True)
     return int(counts[counts > 1].sum())

@@ -62,7 +62,12 @@ UNREADABLE = "this row could not be read"
     "--class", "class_", metavar="NAME", help="Explain this class instead of the most likely one."
 )
 @click.option(
-    "--top", type=click.IntRange(1), default=10, metavar="N", help="With --file: n-grams per text."
+    "--top",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="With --file: n-grams per text.",
 )
 @click.option("--full", is_flag=True, help="With --file: list all n-grams and classes.")
 @click.option(
@@ -88,9 +93,10 @@ def explain_command(
     threads: int | None,
     **options: Any,
 ) -> None:
-    """Explain why a text gets its class: how much each n-gram adds to it.
+    """Explain why a text gets its class.
 
-    TEXT is one text; - reads it from standard input.
+    Prints how much each n-gram adds to the class. TEXT is one text; - reads it from standard
+    input.
     """
     source = reading(options)
     show = _Show(**options)

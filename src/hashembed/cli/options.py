@@ -107,68 +107,73 @@ def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Com
     return decorate
 
 
+_LABEL_OPTIONS = [
+    click.option(
+        "--label",
+        callback=_column,
+        multiple=True,
+        metavar="COLUMN",
+        help="Label column: a name, or a number from 1. review.stars is a nested key.",
+    ),
+    click.option(
+        "--label-separator",
+        callback=_with_tabs,
+        metavar="TEXT",
+        help='Separator of several labels in that column, such as "," in "sports,news".',
+    ),
+]
+_TEXT_OPTIONS = [
+    click.option(
+        "--text",
+        callback=_columns,
+        multiple=True,
+        metavar="COLUMNS",
+        help="Text column. Several, such as title,body, are joined. May be repeated.",
+    ),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether row 1 names the columns. Detected by default.",
+    ),
+    click.option(
+        "--delimiter",
+        callback=_with_tabs,
+        metavar="CHARACTER",
+        help="Separator of columns; \\t is a tab. Detected by default.",
+    ),
+    click.option(
+        "--quotes/--no-quotes",
+        default=None,
+        help="Whether double quotes enclose columns. Detected by default.",
+    ),
+    click.option(
+        "--escapes/--no-escapes",
+        default=None,
+        help="Whether \\n in a text stands for a line end.",
+    ),
+    click.option(
+        "--label-prefix",
+        metavar="TEXT",
+        help="Prefix of labels in fastText's format, if not __label__.",
+    ),
+    click.option("--encoding", help="Encoding of the data, such as latin-1. UTF-8 by default."),
+    click.option(
+        "--on-error",
+        type=click.Choice(["stop", "skip"]),
+        default="stop",
+        show_default=True,
+        help="What to do with a row that cannot be read: stop, or skip and report it.",
+    ),
+]
+
+
 def data_options(labelled: bool = True) -> Callable[[Command], Command]:
     """How to read files. Everything that is not given is detected."""
-    options = [
-        click.option(
-            "--format", type=click.Choice(FORMATS), help="Format of the data. Detected by default."
-        ),
-        click.option(
-            "--label",
-            callback=_column,
-            multiple=True,
-            metavar="COLUMN",
-            help="Label column: a name, or a number from 1. review.stars is a nested key.",
-        ),
-        click.option(
-            "--label-separator",
-            callback=_with_tabs,
-            metavar="TEXT",
-            help='Separator of several labels in that column, such as "," in "sports,news".',
-        ),
-        click.option(
-            "--text",
-            callback=_columns,
-            multiple=True,
-            metavar="COLUMNS",
-            help="Text column. Several, such as title,body, are joined. May be repeated.",
-        ),
-        click.option(
-            "--header/--no-header",
-            default=None,
-            help="Whether row 1 names the columns. Detected by default.",
-        ),
-        click.option(
-            "--delimiter",
-            callback=_with_tabs,
-            metavar="CHARACTER",
-            help="Separator of columns; \\t is a tab. Detected by default.",
-        ),
-        click.option(
-            "--quotes/--no-quotes",
-            default=None,
-            help="Whether double quotes enclose columns. Detected by default.",
-        ),
-        click.option(
-            "--escapes/--no-escapes",
-            default=None,
-            help="Whether \\n in a text stands for a line end.",
-        ),
-        click.option(
-            "--label-prefix",
-            metavar="TEXT",
-            help="Prefix of labels in fastText's format, if not __label__.",
-        ),
-        click.option("--encoding", help="Encoding of the data, such as latin-1. UTF-8 by default."),
-        click.option(
-            "--on-error",
-            type=click.Choice(["stop", "skip"]),
-            default="stop",
-            show_default=True,
-            help="What to do with a row that cannot be read: stop, or skip and report it.",
-        ),
-    ]
-    return _together(*(options if labelled else [*options[:1], *options[3:]]))
+    formats = [name for name in FORMATS if not (labelled and name == "lines")]
+    format_option = click.option(
+        "--format", type=click.Choice(formats), help="Format of the data. Detected by default."
+    )
+    return _together(format_option, *(_LABEL_OPTIONS if labelled else ()), *_TEXT_OPTIONS)
 
 
 def reading(options: dict[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def _expanded(path: str) -> list[str]:
 
 def _check_input(output: Output, path: str) -> None:
     if _is_same(str(output.path), path):
-        _refuse(output, f"is read by this command as {path}: choose another name")
+        _refuse(output, f"is also an input of this command ({path}): choose another name")
     inside = os.path.join(os.path.realpath(path), "")
     if os.path.isdir(path) and os.path.realpath(str(output.path)).startswith(inside):
         _refuse(output, f"is in {path}, which this command reads as data: choose another folder")

@@ -21,6 +21,8 @@ from hashembed.cli.outputs import Output, check_outputs, force_option
 
 if TYPE_CHECKING:
     from hashembed.hashing.planner import Plan
+    from hashembed.hashing.spec import Indexing
+    from hashembed.text.config import Punctuation
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 INDEXING_CHOICES = ("independent", "shared", "identity")
@@ -102,10 +104,10 @@ def plan_command(
     budget: int | None,
     dtype: str,
     num_hashes: tuple[int, ...],
-    indexing: Any,
+    indexing: "Indexing",
     ngrams: tuple[int, int],
     lowercase: bool,
-    punctuation: Any,
+    punctuation: "Punctuation",
     as_json: bool,
     plot: str | None,
     force: bool,
@@ -147,7 +149,7 @@ def plan_command(
 
 
 def _count_text(
-    path: str, ngrams: tuple[int, int], lowercase: bool, punctuation: Any
+    path: str, ngrams: tuple[int, int], lowercase: bool, punctuation: "Punctuation"
 ) -> dict[str, Any]:
     from hashembed.text.config import TextConfig
     from hashembed.text.counts.distinct import count_distinct_ngrams

@@ -87,11 +87,11 @@ def predict_command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Predict the labels of texts: one line of output for each text, in order.
+    """Predict the labels of texts.
 
-    DATA is one or more files; by default standard input, one text per line, answered line by line.
-    An empty text gets the most common class. With --on-error skip, a row that cannot be read gets
-    an empty answer.
+    Prints one line for each text, in order. DATA is one or more files; by default standard input,
+    one text per line, answered as the lines come. An empty text gets the most common class. With
+    --on-error skip, a row that cannot be read gets an empty answer.
     """
     if keep is not None and output is None:
         raise click.UsageError("--keep needs --output: it names the columns to write.")

@@ -20,6 +20,7 @@ def train_on_stream(
 ) -> None:
     """Learn the files in their order, with a new model or with the one in --output."""
     from hashembed.classify.streaming import OtherStreamError, learn_stream
+    from hashembed.classify.trained import NotShallowError
     from hashembed.classify.training import STREAM_BATCH
     from hashembed.readers import read_batches
 
@@ -45,6 +46,8 @@ def train_on_stream(
             f"{error}. Give the same files with the same --label and --text, or learn them as new "
             "data with --continue."
         ) from None
+    except NotShallowError as error:
+        raise click.ClickException(f"{error}.") from None
     except BaseException:
         if saved:
             say(
@@ -125,16 +128,17 @@ def _check_same_options(
     for name in keeps:
         has = chosen.get(name, getattr(loaded, name))
         if was_given(ctx, name) and wanted[name] != has:
+            asked, made = _spelled(name, wanted[name]), _spelled(name, has)
             raise click.UsageError(
-                f"{names[name]} is {_spelled(wanted[name])}, but {options.output} was made with "
-                f"{_spelled(has)}: leave out {names[name]}, or write to another file."
+                f"{names[name]} is {asked}, but {options.output} was made with {made}: "
+                f"leave out {names[name]}, or write to another file."
             )
 
 
-def _spelled(value: Any) -> str:
-    """A value as the command's user would write it."""
-    if isinstance(value, tuple) and len(value) == 2:
-        return f"{value[0]}-{value[1]}"
+def _spelled(name: str, value: Any) -> str:
+    """The value of an option as the command's user would write it."""
+    if isinstance(value, tuple):
+        return ("," if name == "hidden_layers" else "-").join(map(str, value)) or "none"
     if value is None:
         return "its default"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)

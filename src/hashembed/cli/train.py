@@ -100,7 +100,7 @@ def _class_weight(
     help="Lengths of character n-grams, such as 2-4. None by default.",
 )
 @click.option(
-    "--lowercase/--no-lowercase", default=True, help="Whether to ignore case. Ignored by default."
+    "--lowercase/--no-lowercase", default=True, show_default=True, help="Whether to ignore case."
 )
 @punctuation_option
 @click.option(

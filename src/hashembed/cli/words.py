@@ -1,7 +1,7 @@
 """`hashembed words`."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,9 @@ from hashembed.cli.options import (
     threads_option,
 )
 from hashembed.cli.outputs import Output, check_outputs, force_option
+
+if TYPE_CHECKING:
+    from hashembed.classify.explain.corpus_table import By
 
 EXAMPLE = "\b\nExample:\n  hashembed words model.safetensors train.csv --top 30"
 
@@ -68,7 +71,7 @@ def words_command(
     data: tuple[str, ...],
     top: int,
     min_count: int,
-    by: Any,
+    by: "By",
     memory: int,
     plot: str | None,
     force: bool,
@@ -77,9 +80,10 @@ def words_command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Show the n-grams of a corpus that matter most and least to a model.
+    """List the n-grams that matter most and least.
 
-    Reads the corpus once and needs no dictionary.
+    Ranks the n-grams of a corpus by their importance to a model. Reads the corpus once and needs
+    no dictionary.
     """
     check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
     check_input(data)

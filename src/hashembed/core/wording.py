@@ -35,4 +35,5 @@ def given(name: str, value: object = None) -> str:
         return option if value else f"--no-{option.removeprefix('--')}"
     if value is None:
         return option
-    return f'{option} "{value}"' if isinstance(value, str) else f"{option} {value}"
+    quoted = isinstance(value, str) and not value.isidentifier()
+    return f'{option} "{value}"' if quoted else f"{option} {value}"

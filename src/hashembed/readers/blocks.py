@@ -1,6 +1,4 @@
-"""Blocks of lines to rows: picks the parser, keeps what it leaves, places marks on rows."""
-
-from typing import Any
+"""From blocks of lines to rows: chooses the parser, keeps unparsed bytes, marks bad rows."""
 
 import numpy as np
 
@@ -12,26 +10,26 @@ from hashembed.readers.scan_kernels import count_lines
 
 
 class Feeder:
-    """Takes the blocks of one file in turn; `before` parsed the first file of the same format."""
+    """Takes the blocks of one file in order. `before` parsed the first file of this format."""
 
-    def __init__(self, options: Options, file: str, before: Any):
+    def __init__(self, options: Options, file: str, before: Parser | None):
         self.options, self.file, self.before = options, file, before
         self.parser: Parser | None = None
-        self._parts: list[bytes] = []  # lines not parsed yet
+        self._parts: list[bytes] = []  # unparsed lines
         self._size = self._lines = 0  # of the parts
         self._line = 1  # number of their first line
-        self._enough = 0  # bytes to wait for when a row did not end
+        self._enough = 0  # bytes to wait for while a row is incomplete
         self._marks: dict[int, str] = {}
-        # A text may be an empty line; elsewhere leading ones are nothing, however many there are.
+        # Only in these formats is an empty line a text; otherwise leading empty lines are ignored.
         self._drop_blank = options.labelled or options.format not in ("lines", "fasttext")
 
     @property
     def untouched(self) -> bool:
-        """Whether there was no byte at all."""
+        """Whether the file was empty."""
         return self._line == 1 and not self._size
 
     def feed(self, block: Block) -> Rows | None:
-        """The rows that end in this block, or None if it takes more to tell."""
+        """The rows that end in this block; None if more data is needed."""
         self._keep(self._without_blank_lines(block.data))
         self._marks |= block.marks
         urgent = block.last or block.pause
@@ -41,15 +39,13 @@ class Feeder:
         data = b"".join(self._parts)
         self._parts = [data]
         if self.parser is None:
-            self.parser = open_parser(
-                *(self.options.format, data, block.last or too_long),
-                *(self.options, self.file, self.before),
-            )
+            last = block.last or too_long
+            self.parser = open_parser(data, last, self.options, self.file, self.before)
             if self.parser is None:
                 self._enough = 2 * self._size
                 return None
-        # When it gets too long, rows that are open for half of it are given up: so the other half
-        # is there when it gets too long again, and no byte is looked at more than a few times.
+        # If the data is too long, a row that has been open for half of it is given up. The other
+        # half can then grow again, so no byte is scanned more than a few times.
         patience = 0 if block.last else len(data) // 2 if too_long else len(data)
         rows, used = self.parser.parse(data, self._line, patience)
         self._line += count_lines(data[:used])
@@ -66,20 +62,20 @@ class Feeder:
             self._lines += count_lines(data)
 
     def _without_blank_lines(self, data: bytes) -> bytes:
-        """A block, without the blank lines that come before anything else."""
+        """Remove blank lines at the beginning of the file."""
         if not self._drop_blank or self.parser is not None or self._size:
             return data
-        if self.options.format is None and not data.strip():  # told by the first line with words
+        if self.options.format is None and not data.strip():  # a later line tells the format
             self._line += count_lines(data)
             return b""
         lead = len(data) - len(data.lstrip(b"\r\n"))
-        twice = data.find(b"\r\r", 0, lead)  # one is part of the line end, two are not
+        twice = data.find(b"\r\r", 0, lead)  # only a single one belongs to the line end
         end = data.rfind(b"\n", 0, lead if twice < 0 else twice) + 1
         self._line += count_lines(data[:end])
         return data[end:]
 
     def _place_marks(self, rows: Rows, last: bool) -> None:
-        """A mark on a line makes the row bad that the line belongs to."""
+        """A mark on a line makes its row bad."""
         lines = [line for line in sorted(self._marks) if line < self._line or last]
         places = np.searchsorted(rows.lines, lines, "right") - 1
         found = zip(places.tolist(), ((line, self._marks.pop(line)) for line in lines), strict=True)

@@ -1,4 +1,4 @@
-"""Bytes in any encoding to UTF-8, and lines that are not UTF-8 made readable."""
+"""Bytes in any encoding to UTF-8; lines that are not valid UTF-8 are repaired."""
 
 import codecs
 import struct
@@ -9,21 +9,24 @@ import pyarrow as pa
 from hashembed.core.wording import named
 from hashembed.readers.report import KEPT, WINDOWS
 
-_BOMS = [  # UTF-32's begins with UTF-16's
+_BOMS = [  # UTF-32 first: its mark begins with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
-_NOT_FOR_FILES = ("idna", "punycode")  # of names in the net; slow, and strict about their length
-_UNREADABLE = "\udcff"  # becomes three bytes that are not UTF-8, so that the line is noticed
+_NOT_FOR_FILES = ("idna", "punycode")  # for domain names: slow, and limited in length
+_UNREADABLE = "\udcff"  # encodes to invalid UTF-8, so that the line is found later
 
 
-_NUL = {True: "kept a NUL byte", False: "found a NUL byte; is this text, and UTF-8?"}
+_NUL = {
+    True: "kept a NUL byte",
+    False: "found a NUL byte: check that the file is text, and its encoding",
+}
 
 
 class StreamError(Exception):
-    """Bytes that cannot be had; the message leaves file and line to those who know them."""
+    """Bytes that cannot be read. The message does not name the file; the caller does."""
 
 
 def _mark_unreadable(error: UnicodeError) -> tuple[str, int]:
@@ -36,10 +39,10 @@ codecs.register_error("hashembed.mark", _mark_unreadable)
 
 
 def known_encoding(encoding: str) -> str:
-    """The name Python has for an encoding, or a ValueError.
+    """Python's name of an encoding, or a ValueError.
 
-    Codecs from bytes to bytes or text to text, such as zip and rot13, are none; nor are those that
-    cannot be read in parts, or cannot tell what they cannot read.
+    Refuses codecs that do not decode bytes to text (zip, rot13), and those that cannot decode in
+    parts or cannot report errors.
     """
     try:
         found = codecs.lookup(encoding)
@@ -49,16 +52,16 @@ def known_encoding(encoding: str) -> str:
     except (LookupError, UnicodeError, ValueError, TypeError):
         pass
     raise ValueError(
-        f"{named('encoding')} must be one that Python knows, such as 'utf-8', 'latin-1' or "
+        f"{named('encoding')} must be an encoding that Python knows, such as 'utf-8', 'latin-1' or "
         f"'utf-16', found {encoding!r}"
     )
 
 
 class Decoder:
-    """Turns bytes into UTF-8 and tells what it found.
+    """Converts bytes to UTF-8.
 
-    Without an encoding: what the byte order mark says, otherwise UTF-8, and a line that is not
-    UTF-8 is repaired. With one, such a line is marked.
+    Without an encoding, a byte order mark decides, otherwise it is UTF-8, and invalid lines are
+    repaired. With an encoding, invalid lines are marked as bad.
     """
 
     def __init__(self, encoding: str | None):
@@ -72,14 +75,14 @@ class Decoder:
         return self.found is not None
 
     def begin(self, data: bytes) -> None:
-        """Look at the first bytes of the stream, at least four unless it is shorter."""
+        """Look for a byte order mark in the first bytes: at least four, or the whole stream."""
         if self.found is None:
             self.found = next((name for bom, name in _BOMS if data.startswith(bom)), None)
         if self.found not in (None, "utf-8", "utf-8-sig"):
             self._recode = codecs.getincrementaldecoder(self.found)("hashembed.mark")
 
     def decode(self, data: bytes, final: bool) -> bytes:
-        """The next bytes, as UTF-8."""
+        """Convert the next bytes."""
         if self._recode is not None:
             try:
                 data = self._recode.decode(data, final).encode("utf-8", "surrogatepass")
@@ -92,7 +95,7 @@ class Decoder:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether all of the bytes are UTF-8."""
+    """Whether the bytes are valid UTF-8."""
     if data.isascii():
         return True
     offsets = pa.py_buffer(struct.pack("=qq", 0, len(data)))
@@ -108,9 +111,9 @@ def is_utf8(data: bytes) -> bool:
 class Block:
     """Whole lines of a file; `data` is UTF-8.
 
-    marks, repairs: lines with something wrong, and lines that were made readable, {line: what}.
-    pause: the stream has nothing more at the moment.
-    last: it ends here, with an `error` if it failed.
+    marks, repairs: bad lines and repaired lines, {line: what}.
+    pause: the stream has no more data at the moment.
+    last: the stream ends here; `error` says why, if it failed.
     """
 
     data: bytes
@@ -123,19 +126,19 @@ class Block:
 
 
 def repair(block: Block, decoder: Decoder, keep_nuls: bool) -> None:
-    """Make a block UTF-8.
+    """Make a block valid UTF-8.
 
-    A line with a NUL byte is marked, unless they are to be kept. A line that is not UTF-8 is UTF-8
-    with damage if it has more characters that are than that are not, and takes U+FFFD for the
-    damage; otherwise it is read as Windows-1252, which is latin-1 with quotation marks. A decoder
-    that knows its encoding marks the line instead.
+    A line with a NUL byte is marked as bad, unless NUL bytes are kept. An invalid line counts as
+    damaged UTF-8 if more of its non-ASCII characters are valid than not; U+FFFD then replaces the
+    invalid ones. Otherwise it is decoded as Windows-1252, which is latin-1 with quotation marks. A
+    decoder with a given encoding marks the line as bad instead.
     """
     if b"\0" in block.data:
         for i, line in enumerate(block.data.split(b"\n")):
             if b"\0" not in line:
                 continue
             found, reason = (block.repairs if keep_nuls else block.marks), _NUL[keep_nuls]
-            if len(found) < KEPT:  # all others share one string
+            if len(found) < KEPT:  # later ones share one string, to save memory
                 where = f"NUL byte (byte {line.index(0) + 1:,} of the line)"
                 reason = reason.replace("NUL byte", where)
             found[block.line + i] = reason
@@ -162,7 +165,7 @@ def repair(block: Block, decoder: Decoder, keep_nuls: bool) -> None:
 
 
 def _windows_1252(line: bytes) -> str:
-    """Windows-1252 as browsers read it: its five gaps are latin-1's control characters."""
+    """Decode as browsers do: the five undefined bytes are latin-1's control characters."""
     try:
         return line.decode("cp1252")
     except UnicodeDecodeError:

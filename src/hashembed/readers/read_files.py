@@ -4,9 +4,9 @@
     print(data.report)
     TextClassifier().fit(data.texts, data.labels)
 
-`read` takes files whole, `read_batches` with bounded memory; `read_texts` and `read_text_batches`
-are for texts without labels. `docs/guides/data.md` describes the formats, and how bad rows are
-handled.
+`read` reads whole files, `read_batches` reads in bounded memory. `read_texts` and
+`read_text_batches` read texts without labels. `docs/guides/data.md` describes the formats, and what
+happens to bad rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,18 +21,18 @@ from hashembed.readers.report import DataError, Report
 from hashembed.readers.rows import Column, Options, as_lists
 from hashembed.readers.sources import Paths, Source, find_sources
 
-ROWS = 10_000  # rows of a batch
+ROWS = 10_000  # in a batch
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledText:
     """Rows that were read.
 
-    labels: an Arrow column of strings, dictionary-encoded; or of lists of strings where rows have
-        several labels; or None where only texts were asked for.
+    labels: an Arrow column of dictionary-encoded strings; of lists of strings if rows have several
+        labels; or None in a reading without labels.
     texts: an Arrow column of large strings, in chunks.
-    kept: an Arrow table of the columns that `keep` asked for, or None.
-    report: what was found. Batches share one, which grows as the reading goes on.
+    kept: an Arrow table of the columns named by `keep`, or None.
+    report: what was found. Batches share one report, which grows during the reading.
     """
 
     labels: Any
@@ -45,7 +45,7 @@ class LabelledText:
 
 
 class ReadOptions(TypedDict, total=False):
-    """The options of `read`."""
+    """The options of `read`. None, or leaving one out, means that it is detected."""
 
     format: str | None
     label: Column | None
@@ -61,66 +61,49 @@ class ReadOptions(TypedDict, total=False):
     keep: bool | Sequence[Column]
 
 
-def read(
-    paths: Paths,
-    *,
-    format: str | None = None,
-    label: Column | None = None,
-    text: Column | Sequence[Column] | None = None,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    quotes: bool | None = None,
-    escapes: bool | None = None,
-    label_separator: str | None = None,
-    label_prefix: str | None = None,
-    encoding: str | None = None,
-    on_error: str = "stop",
-) -> LabelledText:
-    """Labels and texts from files; what is not given is recognised, and `report` says how.
+def read(paths: Paths, **options: Unpack[ReadOptions]) -> LabelledText:
+    """Read labels and texts from files. Options that are not given are detected, see `report`.
 
-    paths: a file, a folder with a folder for each class, a glob, "-" for standard input, or a list
-        of these. gzip, bzip2, xz and zstd are undone.
-    format: one of FORMATS but "lines".
-    label, text: a column by name, or by number from 1; `text` may be several, which are joined by
-        a space. Names take a header. "review.body" is the key body within the key review.
-    header: whether the first row names the columns. delimiter: what is between columns.
-    quotes: whether double quotes enclose columns. escapes: whether a backslash and an n stand for
-        a line end, as in the files of Zhang et al.
-    label_separator: what is between several labels in one string, such as "," in "sports,news";
-        labels are then lists.
-    label_prefix: what marks labels in fastText's format, by default "__label__".
-    encoding: an encoding to insist on. Without one, a byte order mark decides, then UTF-8, and
-        lines that are not UTF-8 are repaired and reported.
-    on_error: what to do about a row that cannot be read: "stop" raises a DataError that names file
-        and line, "skip" leaves the row out, and counts and reports it.
+    Args:
+        paths: a file, a folder with one folder for each class, a glob, "-" for standard input, or a
+            list of these. gzip, bzip2, xz and zstd files are decompressed.
+        format: one of FORMATS, except "lines".
+        label, text: a column, by name or by number from 1. Names need a header. "review.body" is
+            the key body in the key review. `text` may be several columns, joined by a space.
+        header: whether the first row names the columns.
+        delimiter: the character between columns.
+        quotes: whether double quotes enclose columns.
+        escapes: whether a backslash and an n stand for a line end, as in the files of Zhang et al.
+        label_separator: the string between several labels in one string, such as "," in
+            "sports,news". Labels are then lists.
+        label_prefix: the prefix of labels in fastText's format, by default "__label__".
+        encoding: the encoding. By default a byte order mark decides, otherwise it is UTF-8, and
+            lines that are not UTF-8 are repaired and reported.
+        on_error: what to do with a row that cannot be read: "stop" raises a DataError that names
+            the file and the line; "skip" leaves the row out, counts it and reports it.
+        keep: columns to keep in addition, unchanged, or True for all; see `LabelledText.kept`.
     """
-    options = Options(
-        *(format, label, text, header, delimiter, quotes, escapes),
-        *(label_separator, label_prefix, encoding, on_error),
-    )
-    return _whole(paths, options)
+    return _whole(paths, Options(**options))
 
 
 def read_batches(
     paths: Paths, *, rows: int = ROWS, **options: Unpack[ReadOptions]
 ) -> Iterator[LabelledText]:
-    """The same as `read`, in batches of so many rows, with memory for little more than a batch.
+    """Read like `read`, in batches of `rows` rows, in memory for little more than a batch.
 
-    A batch comes when it is full, and from a pipe or a terminal as soon as the stream pauses. The
-    rows before a problem that stops the reading come before the error.
-    Labels become lists with the first batch in which a row has several, and stay lists.
+    A batch comes when it is full; from a pipe or a terminal also when the stream pauses. If a
+    problem stops the reading, the rows before it come before the error. Labels become lists in the
+    first batch with several labels in a row, and stay lists.
     """
     return _batches(paths, Options(**options), rows)
 
 
 def read_texts(paths: Paths, **options: Unpack[ReadOptions]) -> LabelledText:
-    """Texts alone, all of them and in order; labels may be there or not, and are not read.
+    """Read texts without labels, in order. The options are those of `read`.
 
-    The options are those of `read`, and `keep`: columns that the texts shall come with, or True
-    for all of them, as they stand in the file; see `LabelledText.kept`.
-    The format follows from the name of the file, and is "lines" where that says nothing: a line, a
-    text, also if it is empty. With "skip", a row that cannot be read stays in its place, as null.
-    `label` only says which column is not text.
+    If the name of a file does not tell its format, it is "lines": every line is a text, even an
+    empty one. With on_error="skip", a row that cannot be read becomes a null. `label` only tells
+    which column is not text.
     """
     return _whole(paths, Options(**options, labelled=False))
 
@@ -128,12 +111,12 @@ def read_texts(paths: Paths, **options: Unpack[ReadOptions]) -> LabelledText:
 def read_text_batches(
     paths: Paths, *, rows: int = ROWS, **options: Unpack[ReadOptions]
 ) -> Iterator[LabelledText]:
-    """`read_texts` in batches, as `read_batches` has them."""
+    """Read like `read_texts`, in batches like those of `read_batches`."""
     return _batches(paths, Options(**options, labelled=False), rows)
 
 
 def no_texts() -> LabelledText:
-    """What a reading without any row gives."""
+    """The result of a reading without any row."""
     return LabelledText(None, pa.chunked_array([], pa.large_string()), Report())
 
 
@@ -149,7 +132,7 @@ def _batches(paths: Paths, options: Options, rows: int) -> Iterator[LabelledText
 
 
 def _cut(reading: Reading, sources: list[Source], rows: int) -> Iterator[LabelledText]:
-    """Pieces of any size -> batches of `rows`, or less where the stream pauses or ends."""
+    """Cut pieces of any size into batches of `rows`, or fewer where the stream pauses or ends."""
     waiting: list[Piece] = []
     count, lists = 0, False
     try:

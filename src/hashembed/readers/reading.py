@@ -1,4 +1,4 @@
-"""Sources to pieces: rows checked, problems raised or counted, everything reported."""
+"""From sources to checked rows: problems are raised or counted, and everything is reported."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -17,14 +17,14 @@ from hashembed.readers.formats.detect import format_by_name
 from hashembed.readers.formats.folders import folder_rows
 from hashembed.readers.formats.parquet import MAGIC, Parquet
 from hashembed.readers.report import DataError, Problem, Report, add_once
-from hashembed.readers.rows import Options, Rows, split_labels
+from hashembed.readers.rows import Options, Parser, Rows, split_labels
 from hashembed.readers.sources import STDIN, Source
 from hashembed.readers.suspicion import LabelWatch
 
 
 @dataclass
 class Piece:
-    """Rows without problems; `pause` if the stream has nothing more at the moment."""
+    """Rows without problems; `pause` if the stream has no more data at the moment."""
 
     labels: Any
     texts: Any
@@ -43,7 +43,7 @@ class Reading:
 
     def __init__(self, options: Options):
         self.options, self.report = options, Report()
-        self._before: dict[str | None, Any] = {}  # the first parser of each format
+        self._before: dict[str | None, Parser] = {}  # the first parser of each format
         self._watch = LabelWatch()
 
     def pieces(self, sources: list[Source]) -> Iterator[Piece]:
@@ -62,8 +62,8 @@ class Reading:
     def _folder(self, source: Source) -> Iterator[Piece]:
         if self.options.format not in (None, "folder"):
             raise DataError(
-                f"{source.name}: is a folder; to read its files as {self.options.format}, "
-                f"give '{source.name}/*'"
+                f"{source.name}: is a folder. To read its files as {self.options.format}, give "
+                f"'{source.name}/*'"
             )
         self._describe("folder", "the folder's name" if self.options.labelled else None, "the file")
         for rows in folder_rows(source, self.options, self.report):
@@ -71,7 +71,9 @@ class Reading:
 
     def _file(self, source: Source) -> Iterator[Piece]:
         if self.options.format == "folder":
-            raise DataError(f"{source.name}: is a file, expected a folder of class folders")
+            raise DataError(
+                f"{source.name}: is a file, expected a folder with one folder for each class"
+            )
         stream = streams.Input(source.path, source.name)
         try:
             format = self.options.format or format_by_name(source.path)
@@ -83,7 +85,7 @@ class Reading:
             stream.close()
 
     def _format_unnamed(self) -> str | None:
-        """The format where a name does not tell; None to tell it by content."""
+        """The format if the file's name does not tell it; None to detect it by content."""
         options = self.options
         if options.label_prefix is not None:
             return "fasttext"
@@ -119,18 +121,18 @@ class Reading:
                 line = block.line + block.data.count(b"\n")
                 self._trouble(Problem(name, line, block.error))
             elif block.last and feeder.parser is None and self.options.labelled:
-                found = "is empty" if feeder.untouched else "holds nothing but blank lines"
+                found = "is empty" if feeder.untouched else "has only blank lines"
                 self._trouble(Problem(name, None, f"the file {found}"))
         if decoder.found is not None and not decoder.found.startswith("utf-8"):
             add_once(report.encodings, decoder.found.upper())
 
     def _kept(self, rows: Rows) -> pa.Table | None:
-        """What was asked for besides; where a format has no columns, there is the text."""
+        """The columns to keep. In a format without columns, the text is the only one."""
         if rows.kept is not None or not self.options.keep:
             return rows.kept
         keep = self.options.keep
         if not isinstance(keep, bool) and list(keep) not in (["text"], [1]):
-            raise DataError(f"found no column {keep[0]!r} to keep: the only one is 'text'")
+            raise DataError(f"found no column {keep[0]!r} to keep: the only column is 'text'")
         return pa.table({"text": rows.texts})
 
     def _describe(
@@ -145,7 +147,7 @@ class Reading:
             add_once(report.notes, note)
 
     def _not_used(self, format: str) -> Iterator[str]:
-        """Options that say nothing about this format: the user expects something of them."""
+        """Warnings about options that have no effect on this format."""
         columns = ("label", "text")
         used = {
             "fastText": ("label_prefix", "encoding"),
@@ -159,22 +161,22 @@ class Reading:
             value = getattr(self.options, name)
             if value is not None and name not in used:
                 option = given(name, value if isinstance(value, bool) else None)
-                yield f"{option} was not used: it means nothing for the format {format}"
+                yield f"{option} was ignored: it does not apply to the format {format}"
 
     def _warn(self, warnings: Iterable[str]) -> None:
         for warning in warnings:
             add_once(self.report.warnings, warning)
 
     def _trouble(self, problem: Problem) -> None:
-        """Something wrong with a file as a whole."""
+        """Raise or count a problem of a whole file."""
         if self.options.on_error == "stop":
             raise DataError(str(problem))
         self.report.skip([problem], rows=0)
 
     def _checked(self, rows: Rows, file: str, pause: bool = False) -> Iterator[Piece]:
-        """The good rows; a text that needs no label stays in its place, as null.
+        """The good rows. In a reading without labels, a bad row becomes a null.
 
-        Where problems stop the reading, the rows before the first come first.
+        If problems stop the reading, the rows before the first problem still come.
         """
         labels, texts = rows.labels, rows.texts
         if labels is not None and self.options.label_separator is not None:
@@ -205,11 +207,12 @@ class Reading:
             self._warn(self._watch.warnings() if self._watch.full else [])
         yield piece
         if len(wrong) and stop:
-            raise DataError(str(problem(int(wrong[0]))))
+            skip = given("on_error", "skip")
+            raise DataError(f"{problem(int(wrong[0]))} (to skip such rows, give {skip})")
 
 
 def _empty_labels(labels: Any) -> npt.NDArray[np.bool_]:
-    """Which rows have a label, or one among their labels, that is blank."""
+    """Which rows have a blank label, alone or among others."""
     empty = np.zeros(len(labels), np.bool_)
     lists = pa.types.is_list(labels.type)
     values = labels.flatten().dictionary_encode() if lists else labels

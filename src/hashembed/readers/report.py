@@ -5,18 +5,18 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-KEPT = 20  # problems that a report lists; all are counted
-WINDOWS = "Windows-1252"  # what lines that are not UTF-8 are read as
+KEPT = 20  # problems that a report lists; it counts all
+WINDOWS = "Windows-1252"  # the encoding assumed for lines that are not UTF-8
 _SHOWN = 3  # problems that its text shows
 
 
 class DataError(ValueError):
-    """Data that cannot be read; the message names the file and the line."""
+    """Data that cannot be read. The message names the file and the line."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong in a file; `line` counts from 1, and is None for a file as a whole."""
+    """Something wrong in a file; `line` counts from 1, or is None for the whole file."""
 
     file: str
     line: int | None
@@ -32,14 +32,14 @@ class Problem:
 class Report:
     """What a reading found.
 
-    skipped: rows left out, or texts left empty, because of a problem, with `on_error="skip"`.
-    repaired: lines kept although they were not UTF-8; `repairs` says how they were read.
-    problems, repairs: the first of them.
-    encodings: those found besides UTF-8.
-    labels, texts: the columns taken, as in "column 1" or "columns 'title', 'text'"; more than one
-        entry where files differ.
-    notes: what else was recognised, such as a header.
-    warnings: what was read, but may not be what was meant.
+    skipped: number of rows left out, or of texts left empty, with `on_error="skip"`.
+    repaired: number of lines that were not UTF-8 and could be read anyway.
+    problems, repairs: the first of them, with reasons.
+    encodings: those found in addition to UTF-8.
+    labels, texts: the columns used, as in "column 1" or "columns 'title', 'text'"; more than one
+        entry if files differ.
+    notes: what else was detected, such as a header.
+    warnings: signs that the data was not read as intended.
     """
 
     rows: int = 0
@@ -56,12 +56,12 @@ class Report:
     repairs: list[Problem] = field(default_factory=list)
 
     def skip(self, problems: Iterable[Problem], rows: int) -> None:
-        """Count rows with problems, and list those that are among the first."""
+        """Count rows with problems, and list the first ones."""
         self.skipped += rows
         self.problems += islice(problems, KEPT - len(self.problems))
 
     def repair(self, problem: Problem) -> None:
-        """Count a line that was made readable."""
+        """Count a line that was repaired."""
         self.repaired += 1
         if WINDOWS in problem.reason:
             add_once(self.encodings, WINDOWS)
@@ -69,11 +69,11 @@ class Report:
             self.repairs.append(problem)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """The fields as JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
-        text = f"read {_number(self.rows, 'row')} from {_number(len(self.files), 'file')}"
+        text = f"read {number(self.rows, 'row')} from {number(len(self.files), 'file')}"
         if self.formats:
             text += f" ({', '.join(self.formats)})"
         if self.labels:
@@ -85,10 +85,10 @@ class Report:
         if self.encodings:
             text += f", encoding {', '.join(self.encodings)}"
         if self.repaired:
-            text += f"; repaired {_number(self.repaired, 'line')}: "
+            text += f"; repaired {number(self.repaired, 'line')}: "
             text += _listed(self.repairs, self.repaired)
         if self.skipped:
-            text += f"; skipped {_number(self.skipped, 'row')}: "
+            text += f"; skipped {number(self.skipped, 'row')}: "
             text += _listed(self.problems, self.skipped)
         elif self.problems:
             text += f"; problems: {_listed(self.problems, len(self.problems))}"
@@ -97,7 +97,8 @@ class Report:
         return text
 
 
-def _number(count: int, thing: str) -> str:
+def number(count: int, thing: str) -> str:
+    """'1 row', '2,000 rows'."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
@@ -108,6 +109,6 @@ def _listed(problems: list[Problem], count: int) -> str:
 
 
 def add_once(items: list[str], item: str | None) -> None:
-    """Append what is not there yet."""
+    """Append an item unless it is None or already there."""
     if item is not None and item not in items:
         items.append(item)

@@ -1,4 +1,4 @@
-"""What every format is asked for, and what it answers."""
+"""What a format gets, the options, and what it gives: rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,13 +17,13 @@ from hashembed.readers.report import Problem
 
 Column = int | str
 
-PREFIX = "__label__"  # of fastText's labels, as long as nobody says otherwise
+PREFIX = "__label__"  # of labels in fastText's format, by default
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "fasttext", "folder", "lines")
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to read; None is for what the reader shall find out. See `read`."""
+    """How to read. None means that the reader detects it. See `read`."""
 
     format: str | None = None
     label: Column | None = None
@@ -48,14 +48,14 @@ class Options:
             single = isinstance(self.delimiter, str) and len(self.delimiter) == 1
             if not single or not self.delimiter.isascii() or self.delimiter in '"\n\r\0':
                 raise ValueError(
-                    f"{named('delimiter')} must be one ASCII character, such as ',' or '\\t', "
-                    f"found {self.delimiter!r}"
+                    f"{named('delimiter')} must be one ASCII character and not a quote, such as "
+                    f"',' or '\\t', found {self.delimiter!r}"
                 )
         if self.label_separator is not None and (
             not isinstance(self.label_separator, str) or not self.label_separator
         ):
             raise ValueError(
-                f"{named('label_separator')} must be a string such as ',', "
+                f"{named('label_separator')} must be a string that is not empty, such as ',', "
                 f"found {self.label_separator!r}"
             )
         if self.label_prefix is not None:
@@ -65,7 +65,7 @@ class Options:
 
     @property
     def prefix(self) -> str:
-        """What the labels of fastText's format begin with."""
+        """The prefix of labels in fastText's format."""
         return PREFIX if self.label_prefix is None else self.label_prefix
 
 
@@ -76,7 +76,7 @@ def _check_prefix(prefix: str) -> None:
         fine = False
     if not fine:
         raise ValueError(
-            f"{named('label_prefix')} must be a string without blanks such as {PREFIX!r}, "
+            f"{named('label_prefix')} must be a string without blanks, such as {PREFIX!r}, "
             f"found {prefix!r}"
         )
 
@@ -85,12 +85,13 @@ def _check_prefix(prefix: str) -> None:
 class Rows:
     """Rows of a file.
 
-    labels: strings, dictionary-encoded, or lists of strings, or None where none were asked for.
-    kept: the columns that were asked for besides, or None; null where a row has none.
-    lines: the first line of each row; `unit` is what is counted.
-    bad: which rows have a problem; what their columns hold means nothing.
-    problems: those that are known, {row: problem}.
-    explain: tells the others; asked about few of them, though there may be millions.
+    labels: dictionary-encoded strings, or lists of strings, or None in a reading without labels.
+    kept: the columns to keep, or None; null where a row has no such value.
+    lines: the first line of each row, or its row number; `unit` says which.
+    bad: which rows have a problem; their values are meaningless.
+    problems: {row: problem}, where they are known.
+    explain: finds the problem of any other bad row. There may be millions of bad rows, and it is
+        called for a few.
     """
 
     labels: Any
@@ -108,7 +109,7 @@ class Rows:
         self.bad[list(self.problems)] = True
 
     def mark(self, marks: dict[int, tuple[int, str]], file: str) -> None:
-        """Rows with something wrong in one of their lines, {row: (line, what)}."""
+        """Mark rows as bad: {row: (line, what is wrong)}."""
         if not marks:
             return
         before = replace(self)
@@ -119,14 +120,14 @@ class Rows:
         self.bad[list(marks)] = True
 
     def problem(self, row: int) -> Problem:
-        """What is wrong with a bad row."""
+        """The problem of a bad row."""
         if row in self.problems or self.explain is None:
             return self.problems[row]
         return self.explain(row)
 
 
 class Parser(Protocol):
-    """Makes rows of a file's lines."""
+    """Parses the lines of a file into rows."""
 
     format: str
     label: str | None  # the columns, as a report spells them
@@ -134,9 +135,10 @@ class Parser(Protocol):
     notes: list[str]
 
     def parse(self, data: bytes, line: int, patience: int) -> tuple[Rows, int]:
-        """The rows in whole lines of UTF-8, and how many bytes they take up.
+        """Parse whole lines of UTF-8 -> rows, and the number of bytes that were used.
 
-        Less than all only where a row of at most `patience` bytes may go on behind the data.
+        Bytes are left over only where the last row may continue beyond the data and has at most
+        `patience` bytes so far.
         """
         ...
 
@@ -159,14 +161,14 @@ def joined(columns: Sequence[Any]) -> Any:
 def kept_columns(
     keep: bool | Sequence[Column], count: int, find: Callable[[Column], int]
 ) -> list[int]:
-    """The columns that are asked for besides text and label; `find` gives the place of one."""
+    """The columns to keep in addition to text and label; `find` gives the place of one."""
     if isinstance(keep, bool):
         return list(range(count)) if keep else []
     return list(dict.fromkeys(find(column) for column in keep))
 
 
 def unique_names(names: Sequence[str] | None, count: int) -> list[str]:
-    """A name for each column: its own, or its number; a second one of the same name has both."""
+    """Unique names: a column's own name, or its number, or both for a repeated name."""
     found: list[str] = []
     for i in range(count):
         name = names[i] if names is not None and i < len(names) else ""
@@ -175,19 +177,19 @@ def unique_names(names: Sequence[str] | None, count: int) -> list[str]:
     return found
 
 
-NO_COLUMN = ""  # stands in a table of rows without any key
-JSON_TEXT = {b"json": b"1"}  # metadata of columns whose strings are JSON
+NO_COLUMN = ""  # the only column of a table whose rows have no keys
+JSON_TEXT = {b"json": b"1"}  # marks columns whose strings are JSON
 
 
 def as_strings(labels: Any) -> Any:
-    """A column of strings, whole numbers or booleans, or of lists of them, as labels."""
+    """Convert strings, whole numbers, booleans, or lists of them, to labels."""
     if pa.types.is_list(labels.type) or pa.types.is_large_list(labels.type):
         return labels.cast(pa.list_(pa.string()))
     return encoded(labels if pa.types.is_dictionary(labels.type) else labels.cast(pa.string()))
 
 
 def as_lists(labels: Any) -> Any:
-    """Labels as lists; a single one as a list of one."""
+    """Labels as lists; a single label becomes a list of one."""
     if pa.types.is_list(labels.type):
         return labels
     values = labels.cast(pa.string())
@@ -195,9 +197,9 @@ def as_lists(labels: Any) -> Any:
 
 
 def split_labels(labels: Any, separator: str) -> Any:
-    """Strings that name several labels -> lists of them; an empty one names none.
+    """Split strings that name several labels into lists. An empty string gives an empty list.
 
-    A label has no blanks around it, and is in its list once.
+    Blanks around a label are removed, and a label is in its list once.
     """
     if pa.types.is_list(labels.type):
         groups = labels.to_pylist()
@@ -208,7 +210,7 @@ def split_labels(labels: Any, separator: str) -> Any:
 
 
 def _parts(group: Sequence[str | None], separator: str) -> list[str | None]:
-    """The labels in strings; a null stays, to be found."""
+    """The labels in strings. A null stays: it is reported later."""
     parts: list[str | None] = []
     for value in group:
         parts += [None] if value is None else filter(None, map(str.strip, value.split(separator)))
@@ -216,7 +218,7 @@ def _parts(group: Sequence[str | None], separator: str) -> list[str | None]:
 
 
 def column_of_labels(labels: Sequence[str | list[str] | None]) -> Any:
-    """Python's labels as a column; lists if there is one, and None is for bad rows."""
+    """Labels as a column; of lists if one of them is a list. None stands for bad rows."""
     if any(isinstance(label, list) for label in labels):
         lists = [label if isinstance(label, list) else [label or ""] for label in labels]
         return pa.array(lists, pa.list_(pa.string()))
@@ -224,5 +226,5 @@ def column_of_labels(labels: Sequence[str | list[str] | None]) -> Any:
 
 
 def without_surrogates(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which UTF-8 cannot hold."""
+    """Replace lone surrogates, which UTF-8 cannot hold, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,12 +1,12 @@
 """Kernels that find rows and columns in bytes and gather them into Arrow columns.
 
-Delimited text follows RFC 4180: a quote at the begin of a column opens it, a doubled quote inside
-is a quote, and after the closing one comes a delimiter or the end of the line. Elsewhere a quote is
-a character like any other. A row that breaks the rule ends with its first line, so that an open
-quote costs no more than that line.
+Delimited text follows RFC 4180: a quote at the beginning of a column opens it, a doubled quote
+inside is a quote, and a delimiter or a line end follows the closing quote. Elsewhere a quote is an
+ordinary character. A row that breaks these rules ends with its first line, so an open quote loses
+no more than that line.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,24 @@ QUOTE, BACKSLASH, LETTER_N = np.uint8(34), np.uint8(92), np.uint8(110)
 _STRIDE = 32  # bytes compared at once
 _COUNTED = 128  # bytes counted at once: what a byte can count
 
-GOOD, AFTER_QUOTE, OPEN_QUOTE = 0, 1, 2  # what may be wrong with a row
-PLAIN, QUOTED, DOUBLED = 0, 1, 2  # a column: as it stands, in quotes, with doubled quotes inside
+GOOD, AFTER_QUOTE, OPEN_QUOTE = 0, 1, 2  # states of a row
+PLAIN, QUOTED, DOUBLED = 0, 1, 2  # kinds of columns: without quotes, in them, doubled ones inside
+
+
+class FoundRows(NamedTuple):
+    """Arrays that `scan_rows` fills."""
+
+    fields: I64  # (rows,), number of columns
+    lines: I64  # (rows,), first line
+    wrong: I64  # (rows,), GOOD, AFTER_QUOTE or OPEN_QUOTE
+    starts: I64  # (rows, slots), bounds of columns
+    ends: I64
+    kinds: U8  # (rows, slots), PLAIN, QUOTED or DOUBLED
 
 
 @njit(nogil=True, cache=True)
 def seek(data, at, end, one, other):
-    """The place of the first `one` or `other` from `at` on, or the end."""
+    """The position of the first `one` or `other` at or after `at`, or the end."""
     while at + _STRIDE <= end:
         part = data[at : at + _STRIDE]
         hit = False
@@ -79,9 +90,9 @@ def scan_lines(data, starts, ends):
 
 @njit(nogil=True, cache=True)
 def _scan_column(data, at, delimiter, quotes):
-    """The column that begins at `at` -> bounds, kind, line ends within, its end, done, state.
+    """The column that begins at `at` -> bounds, kind, line ends within, end, done, state.
 
-    The end is where the delimiter or the line end stands; done: it is the last of its row.
+    The end is the position of the delimiter or line end. done: whether it ends the row.
     """
     size = len(data)
     if not quotes or at >= size or data[at] != QUOTE:
@@ -114,9 +125,9 @@ def _scan_column(data, at, delimiter, quotes):
 
 @njit(nogil=True, cache=True)
 def _remember(data, at, delimiter, quotes, state, fates):
-    """Note where the columns of a broken row begin: a row that comes to one of them breaks, too.
+    """Record where the columns of a broken row begin: a row that reaches one of them breaks too.
 
-    Returns the end of the last of them.
+    Returns the end of the last column.
     """
     while at < len(fates) and fates[at] == GOOD:
         fates[at] = state
@@ -128,27 +139,27 @@ def _remember(data, at, delimiter, quotes, state, fates):
 
 
 @njit(nogil=True, cache=True)
-def scan_rows(
-    data, patience, delimiter, quotes, slots, line, fields, lines, wrong, starts, ends, kinds
-):
-    """Find the rows of delimited text -> rows, bytes and lines behind them.
+def scan_rows(data, line, patience, delimiter, quotes, slots, found):
+    """Find the rows of delimited text -> number of rows, bytes used, next line.
 
-    slots[c]: where column c goes in `starts`, `ends` and `kinds` (rows, slots), or -1.
-    quotes: whether they enclose columns.
-    patience: a row whose quote is open at the end is left if it has at most so many bytes, since it
-    may go on behind them; a longer one is wrong.
-    fields, lines, wrong (rows,): number of columns, first line, what is wrong. Empty lines are no
-    rows.
+    line: the number of the first line.
+    patience: a row whose quote is open at the end of the data is left over if it has at most this
+        many bytes, because it may continue; a longer one is wrong.
+    quotes: whether double quotes enclose columns.
+    slots[c]: the slot of column c in `found`, or -1.
+    found: a `FoundRows` to fill. Empty lines are not rows.
 
-    Linear, though a broken row is scanned to where it breaks and again from its second line on:
-    what follows in a row depends only on where a column begins, so `fates` holds, for the columns
-    of broken rows, how it ends. Columns that begin at different places share no more than a run of
-    quotes, thus all of them together are hardly longer than the data.
+    The scan takes linear time, although a broken row is scanned up to where it breaks and then
+    again from its second line. How a row continues depends only on where a column begins, so
+    `fates` records, for each column of a broken row, how the row ends. Columns that begin at
+    different places overlap in at most a run of quotes, so all of them together are hardly longer
+    than the data.
     """
+    fields, lines, wrong, starts, ends, kinds = found
     rows, at, size, columns = 0, 0, len(data), len(slots)
     delimiter = np.uint8(delimiter)
     fates = np.zeros(0, np.uint8)
-    known = 0  # the end of what `fates` tells of
+    known = 0  # `fates` is known up to here
     while at < size:
         begin, first, column, state = at, line, 0, GOOD
         done = False
@@ -183,7 +194,7 @@ def scan_rows(
 
 @njit(nogil=True, cache=True)
 def copy(data, start, end, out, to):
-    """out[to:] = data[start:end]; through slices, whose indices LLVM knows not to be negative."""
+    """out[to:] = data[start:end]. LLVM knows that the indices of slices are not negative."""
     source = data[start:end]
     target = out[to : to + len(source)]
     for i in range(len(source)):
@@ -199,9 +210,9 @@ def gather(data, starts, ends, offsets, out):
 
 @njit(nogil=True, cache=True)
 def join_columns(data, starts, ends, kinds, good, escapes, offsets, out):
-    """The columns of each good row, a space between, quotes undone; nothing for the others.
+    """Join the columns of each good row with a space, without their quotes; bad rows are empty.
 
-    escapes: a backslash and an n are a line end.
+    escapes: whether a backslash and an n stand for a line end.
     """
     to = 0
     for i in range(len(starts)):
@@ -231,17 +242,17 @@ def join_columns(data, starts, ends, kinds, good, escapes, offsets, out):
 
 
 def as_bytes(data: bytes) -> U8:
-    """The bytes as kernels take them."""
+    """The bytes as an array."""
     return np.frombuffer(data, np.uint8)
 
 
 def count_lines(data: bytes) -> int:
-    """The number of line ends; several times the speed of `data.count`."""
+    """The number of line ends, several times faster than `data.count`."""
     return int(_count(as_bytes(data), NEWLINE))
 
 
 def behind_lines(data: bytes, at: int, count: int) -> int:
-    """The place behind so many lines from `at` on, or the end."""
+    """The position `count` lines after `at`, or the end."""
     return int(_behind(as_bytes(data), at, count))
 
 
@@ -253,7 +264,7 @@ def cut_lines(data: bytes) -> tuple[I64, I64]:
 
 
 def strings(data: U8, starts: I64, ends: I64) -> Any:
-    """An Arrow column of these pieces of the data."""
+    """An Arrow column of these slices of the data."""
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(ends - starts, out=offsets[1:])
     out = np.empty(offsets[-1], np.uint8)
@@ -262,7 +273,7 @@ def strings(data: U8, starts: I64, ends: I64) -> Any:
 
 
 def string_column(offsets: I64, out: U8) -> Any:
-    """An Arrow column of large strings on these buffers."""
+    """An Arrow column of large strings over these buffers."""
     return pa.LargeStringArray.from_buffers(
         len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(out)
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hashembed.readers.report import DataError
+from hashembed.readers.report import DataError, number
 
 STDIN = "-"
 
@@ -24,18 +24,18 @@ class Source:
 
     @property
     def name(self) -> str:
-        """As messages spell it."""
+        """The name in messages."""
         return "standard input" if self.path == STDIN else self.path
 
 
 def find_sources(paths: Paths, labelled: bool = True) -> list[Source]:
-    """Every file that the paths mean, in their order; a glob's files by name."""
+    """The files that the paths stand for, in their order; those of a glob by name."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
-        raise DataError("found no paths: give at least one file, folder, glob or '-'")
+        raise DataError("found no paths: give at least one file, folder, glob, or '-'")
     sources = [s for path in given for s in _expand(os.fspath(path), labelled)]
     if [s.path for s in sources].count(STDIN) > 1:
-        raise DataError("standard input ('-') can be read only once, found it twice")
+        raise DataError("found standard input ('-') twice, but it can be read only once")
     return sources
 
 
@@ -43,7 +43,7 @@ def _expand(path: str, labelled: bool) -> list[Source]:
     if not isinstance(path, str):
         raise TypeError(f"a path must be a str or os.PathLike, found {path!r}")
     if "\0" in path or not path:
-        raise DataError(f"{path!r} is not a path")
+        raise DataError(f"found {path!r}, expected the path of a file or folder")
     if path == STDIN:
         return [Source(STDIN)]
     if os.path.isdir(path):
@@ -62,10 +62,10 @@ def _expand(path: str, labelled: bool) -> list[Source]:
 
 
 def _hint(path: str) -> str:
-    """What may have been meant by a path that is not there."""
+    """What may have been meant by a path that does not exist."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        return f", and no folder {folder}"
+        return f", and no such folder: {folder}"
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -74,7 +74,11 @@ def _hint(path: str) -> str:
     same = [n for n in names if n.startswith(name + ".")]
     close = same or difflib.get_close_matches(name, names, 3, 0.6)
     if close:
-        return ": did you mean " + " or ".join(os.path.join(folder, n) for n in close[:3]) + "?"
+        return (
+            ": did you mean "
+            + " or ".join(os.path.join(os.path.dirname(path), n) for n in close[:3])
+            + "?"
+        )
     return f" in {os.path.abspath(folder)}"
 
 
@@ -86,7 +90,7 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def not_a_file(path: str) -> str | None:
-    """Why this is no file with an end, if it is none: to open a pipe that nobody writes waits."""
+    """What this is, if not a regular file. Opening a pipe without a writer would wait forever."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -98,9 +102,9 @@ def not_a_file(path: str) -> str | None:
 
 
 def _files(folder: Path, seen: set[tuple[int, int]] | None = None) -> list[str]:
-    """All files in a folder and in the folders within it.
+    """All files below a folder.
 
-    A folder that links lead to again and again is read once; it may contain itself.
+    A folder that several links lead to is read once; links may form a cycle.
     """
     seen = set() if seen is None else seen
     try:
@@ -111,7 +115,7 @@ def _files(folder: Path, seen: set[tuple[int, int]] | None = None) -> list[str]:
         return []
     seen.add((status.st_dev, status.st_ino))
     inside = [(path, path.is_dir()) for path in _visible(folder)]
-    # Folders that are there come before links to them, so that a file has its own name.
+    # Folders come before links to them, so that files are found under their own names.
     folders = sorted((path for path, is_folder in inside if is_folder), key=Path.is_symlink)
     files = {path: _files(path, seen) for path in folders}
     return [file for path, _ in inside for file in files.get(path, [str(path)])]
@@ -124,20 +128,20 @@ def _folder(path: str, labelled: bool) -> Source:
     inside = _visible(root)
     classes = [p for p in inside if p.is_dir()]
     loose = [p for p in inside if not p.is_dir()]
-    wanted = "a folder of class folders (folder/class/document.txt)"
+    wanted = "one folder for each class (folder/class/document.txt)"
     if loose:
         shown = f"{loose[0].name!r}" + (f" and {len(loose) - 1:,} more" if loose[1:] else "")
         pattern = root / f"*{loose[0].suffix}"
         raise DataError(
-            f"{path}: expected {wanted}, found the file {shown} beside "
-            f"{len(classes):,} folders; to read the files as data, give {str(pattern)!r}"
+            f"{path}: expected {wanted}, found the file {shown} next to "
+            f"{number(len(classes), 'folder')}. To read the files as data, give {str(pattern)!r}"
         )
     if not classes:
         raise DataError(f"{path}: expected {wanted}, found an empty folder")
     nested = [c for c in classes if (held := _visible(c)) and all(p.is_dir() for p in held)]
     if nested:
         raise DataError(
-            f"{path}: expected {wanted}, but {nested[0].name!r} holds only folders; "
+            f"{path}: expected {wanted}, but {nested[0].name!r} contains only folders: "
             f"did you mean {nested[0]}?"
         )
     return Source(path, tuple((c.name, file) for c in classes for file in _files(c)))

@@ -1,4 +1,4 @@
-"""Files as they come: decompressed, decoded, cut at line ends."""
+"""Files as blocks of lines: opened, decompressed, decoded, cut at line ends."""
 
 import bz2
 import gzip
@@ -20,18 +20,18 @@ from hashembed.readers.report import DataError
 from hashembed.readers.scan_kernels import behind_lines, count_lines
 from hashembed.readers.sources import STDIN
 
-BLOCK = 8 << 20  # bytes read before rows are made of them
-LINES = 1 << 16  # at most so many of them in a block: what is kept for each line is then bounded
-MAX_ROW = 1 << 28  # bytes; what is longer is no row, but an open quote or no text at all
-MAX_LINES = 1 << 20  # lines in quotes; the same
+BLOCK = 8 << 20  # bytes parsed at a time
+LINES = 1 << 16  # most lines in a block, which bounds the memory for line numbers
+MAX_ROW = 1 << 28  # bytes; anything longer is an open quote, or not text
+MAX_LINES = 1 << 20  # lines within quotes; anything longer is an open quote
 
 _ZSTD = 1 << 16
-_MAGIC = 6  # bytes that tell a compression
+_MAGIC = 6  # bytes that identify a compression
 _DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, pa.ArrowException)
 
 
 class _Chained(io.RawIOBase):
-    """Bytes that were already read, then the rest of the stream."""
+    """Bytes that were read before, then the rest of the stream."""
 
     def __init__(self, head: bytes, stream: Any):
         self.head, self.stream = head, stream
@@ -48,7 +48,7 @@ class _Chained(io.RawIOBase):
 
 
 class Input:
-    """A file or standard input, decompressed by what its first bytes say."""
+    """A file or standard input, decompressed. Its first bytes tell the compression."""
 
     def __init__(self, path: str, name: str):
         self.name = name
@@ -61,30 +61,34 @@ class Input:
             raise DataError(f"{name}: cannot be read: {error.strerror or error}") from None
 
     def read(self) -> bytes:
-        """The next bytes, b"" at the end; waits only for the first of them."""
+        """The next bytes, b"" at the end. Waits only until some bytes are there."""
         try:
             return self._stream.read1(BLOCK)  # type: ignore[no-any-return]
         except _DAMAGED as error:
-            kind = f"damaged or cut short {self.compression} data" if self.compression else "error"
+            kind = (
+                f"damaged or truncated {self.compression} data"
+                if self.compression
+                else "read error"
+            )
             raise StreamError(f"{kind} ({error})") from None
 
     def pauses(self) -> bool:
-        """Whether a live stream has nothing more at the moment."""
+        """Whether a live stream has no more data at the moment."""
         if not self.live:
             return False
         try:
             return not select.select([self._file], [], [], 0)[0]
-        except (OSError, ValueError):  # a system that cannot tell
+        except (OSError, ValueError):  # the system cannot tell
             return True
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close the file, unless it is standard input."""
         if self._owned:
             self._file.close()
 
 
 class _Zstd(io.RawIOBase):
-    """zstd by Arrow, which gives all that is asked for or, at a damage, nothing: ask for little."""
+    """zstd by Arrow. At damaged data a read returns nothing, so reads are small."""
 
     def __init__(self, stream: Any):
         self.stream = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
@@ -94,7 +98,7 @@ class _Zstd(io.RawIOBase):
 
 
 def _standard_input() -> Any:
-    """The bytes of standard input, if it is there; a program may be started without."""
+    """The bytes of standard input, which may be closed."""
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None or stream.closed:
         raise OSError("it is closed")
@@ -102,19 +106,19 @@ def _standard_input() -> Any:
 
 
 def _is_live(file: Any) -> bool:
-    """Whether this is a pipe or a terminal, whose next bytes may take their time."""
+    """Whether this is a pipe or a terminal, where data may come later."""
     try:
         return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    except io.UnsupportedOperation:  # a stand-in for standard input, without a descriptor
+    except io.UnsupportedOperation:  # a replacement of standard input without a descriptor
         return False
 
 
 def _decompressed(file: Any) -> tuple[bytes, str | None, Any]:
-    """The first bytes, the compression they tell, and a stream of what it holds."""
+    """The first bytes, the compression that they identify, and the decompressed stream."""
     head = b""
     while len(head) < _MAGIC and (more := file.read1(_MAGIC - len(head))):
         head += more
-        if b"\n" in head:  # no compression has it so early; do not wait for more
+        if b"\n" in head:  # not compressed: do not wait for more
             break
     stream: IO[bytes] = file
     if file.seekable():
@@ -133,7 +137,7 @@ def _decompressed(file: Any) -> tuple[bytes, str | None, Any]:
 
 
 def line_blocks(source: Input, decoder: Decoder, keep_nuls: bool = False) -> Iterator[Block]:
-    """The stream in blocks of whole lines, each as large as BLOCK or as the stream had them.
+    """Cut the stream into blocks of whole lines, of about BLOCK bytes or up to a pause.
 
     The last block may be empty.
     """
@@ -144,7 +148,7 @@ def line_blocks(source: Input, decoder: Decoder, keep_nuls: bool = False) -> Ite
 
 
 def _split(block: Block) -> Iterator[Block]:
-    """The block in parts of no more than LINES lines; what ends or fails does so in the last."""
+    """Split a block into parts of at most LINES lines. The last part keeps its end or error."""
     at, line, data = 0, block.line, block.data
     while (end := behind_lines(data, at, LINES)) < len(data):
         yield Block(data[at:end], line)
@@ -161,7 +165,9 @@ def _raw_blocks(source: Input, decoder: Decoder) -> Iterator[Block]:
             size += len(data)
             whole = whole or b"\n" in data
             if size > MAX_ROW and not whole:
-                raise StreamError(f"found a line of more than {MAX_ROW:,} bytes: is this text?")
+                raise StreamError(
+                    f"found a line of more than {MAX_ROW:,} bytes: check that the file is text"
+                )
             pause = source.pauses()
             if (size >= BLOCK or pause) and whole:
                 joined = b"".join(parts)

@@ -1,4 +1,4 @@
-"""Labels that look as if another column, or another form, were meant."""
+"""Warnings about labels that look like the wrong column, or like several labels in one."""
 
 import re
 from collections import Counter
@@ -10,15 +10,15 @@ import pyarrow as pa
 from hashembed.core.wording import given
 from hashembed.readers.formats.headers import is_number
 
-WATCHED = 10_000  # rows that are looked at
-_ENOUGH = 50  # rows below which nothing is said
-_MANY = 20  # classes; numbers and dates of which there are fewer may be classes
+WATCHED = 10_000  # rows that are examined
+_ENOUGH = 50  # no warnings for fewer rows
+_MANY = 20  # fewer distinct numbers or dates may well be classes
 _SEPARATORS = ",;|/ "
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./]\d{2,4}([T ].*)?")
 
 
 class LabelWatch:
-    """Counts the labels of the first rows, and says what is odd about them."""
+    """Counts the labels of the first rows, and finds what is unusual about them."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -27,11 +27,11 @@ class LabelWatch:
 
     @property
     def full(self) -> bool:
-        """Whether it has seen enough."""
+        """Whether it has counted enough rows."""
         return self._rows + self._lists >= WATCHED
 
     def see(self, labels: Any) -> None:
-        """Some more labels, single or lists."""
+        """Count some labels, single or lists."""
         if self.full:
             return
         if pa.types.is_list(labels.type) or pa.types.is_large_list(labels.type):
@@ -47,11 +47,11 @@ class LabelWatch:
             self._counts[count["values"]] += count["counts"]
 
     def warnings(self) -> list[str]:
-        """What is odd, at most one thing: the first explains the others."""
+        """The most likely mistake, if any."""
         if self._lists >= _ENOUGH and not self._several:
             return [
-                "no row has more than one label, yet labels come as lists, so the model may give "
-                f"several: check {given('label_separator')}, or write one label a row"
+                "labels are lists, so the model may give several labels to a text, but no row has "
+                f"more than one: check {given('label_separator')}, or write single labels"
             ]
         if self._rows < _ENOUGH:
             return []
@@ -62,7 +62,7 @@ class LabelWatch:
         if 10 * len(values) > 8 * self._rows:
             return [
                 f"{len(values):,} different labels in {self._rows:,} rows, such as "
-                f"{values[0]!r:.40}: if this is not the label's column, say which is with "
+                f"{values[0]!r:.40}: if this is the wrong column, name the right one with "
                 f"{given('label')}"
             ]
         return []
@@ -75,20 +75,23 @@ def _most(values: Sequence[str], test: Callable[[str], object]) -> bool:
 def _dates(values: Sequence[str]) -> str | None:
     if len(values) < _MANY or not _most(values, _DATE.fullmatch):
         return None
-    return f"the labels are dates, such as {values[0]!r}: say which column with {given('label')}"
+    return (
+        f"the labels are dates, such as {values[0]!r}: if this is the wrong column, name the right "
+        f"one with {given('label')}"
+    )
 
 
 def _fractions(values: Sequence[str]) -> str | None:
     if len(values) < _MANY or not _most(values, lambda v: is_number(v) and "." in v):
         return None
     return (
-        f"the labels are {len(values):,} different fractions, such as {values[0]!r}: each is a "
-        f"class of its own; say which column has classes with {given('label')}"
+        f"the labels are {len(values):,} different fractions, such as {values[0]!r}, and each is "
+        f"a class: if this is the wrong column, name the right one with {given('label')}"
     )
 
 
 def _listed(values: Sequence[str]) -> str | None:
-    """Lists in the spelling of Python or JSON."""
+    """Labels that are lists in Python's or JSON's notation."""
     lists = [v for v in values if v.startswith("[") and v.endswith("]")]
     if 2 * len(lists) < len(values):
         return None
@@ -99,13 +102,13 @@ def _listed(values: Sequence[str]) -> str | None:
 
 
 def _joined(values: Sequence[str]) -> str | None:
-    """Classes that are combinations of fewer classes."""
+    """Labels that are combinations of fewer labels."""
     for separator in _SEPARATORS:
         joint = [v for v in values if separator in v.strip()]
         groups = [[part.strip() for part in v.split(separator)] for v in values]
         parts = {part for group in groups for part in group if part}
         alone = parts & {v.strip() for v in values}
-        # Names of classes may have blanks and slashes, and share words; but words are no classes.
+        # Names of classes may contain blanks and slashes and share words. That alone is no sign.
         sure = 2 * len(alone) >= len(parts) or (separator in ",;|" and len(values) > 2 * len(parts))
         if len(joint) >= max(2, len(values) // 10) and len(parts) < len(values) and sure:
             return (

@@ -139,7 +139,9 @@ def test_top_puts_places_together_and_ranks_by_strength():
 
 
 def test_unknown_classes_are_named_in_the_error():
-    with pytest.raises(ValueError, match=r"no class 'great', only 'bad', 'so so', 'good'"):
+    with pytest.raises(
+        ValueError, match=r"no class 'great', the classes are 'bad', 'so so', 'good'"
+    ):
         explain().top("great")
     with pytest.raises(ValueError, match=r"the model has 3 outputs, found 2 classes"):
         explain_text(make_model(), TextConfig(), ["a", "b"], "text")
@@ -152,7 +154,7 @@ def test_an_empty_text_has_the_prior_and_says_so(text):
     assert explanation.contributions.shape == (0, 3)
     np.testing.assert_allclose(explanation.logits, make_model().tables.bias, rtol=1e-7)
     for view in (str(explanation), explanation._repr_html_(), on_terminal(explanation)):
-        assert "No n-grams in this text" in view
+        assert "This text has no n-grams" in view
     assert json.loads(json.dumps(explanation.to_dict()))["ngrams"] == []
 
 

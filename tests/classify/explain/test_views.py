@@ -54,7 +54,7 @@ def test_an_evaluation_is_a_table(classifier):
     assert lines[3].split()[-1] == "20"
     assert any(line.split()[:3] == ["truth", "\\", "answer"] for line in lines)
     assert "accuracy 0.9836" in lines[-2]
-    assert lines[-1] == "The model does not know these labels, and cannot be right: new"
+    assert lines[-1] == "The model does not know these labels, so it is wrong about them: new"
     html = safe(result._repr_html_())
     assert "<b>" not in html
     texts = Cells(html).texts
@@ -81,7 +81,7 @@ def test_important_ngrams_in_a_notebook(classifier):
     assert "least important" in texts
     assert texts[-2] == "180 n-grams, 7 of them distinct; 7 seen at least 5 times."
     rare = classifier.important_ngrams(["x"], min_count=5)
-    assert "No n-gram was seen 5 times" in Cells(rare._repr_html_()).texts[0]
+    assert "No n-gram was seen at least 5 times" in Cells(rare._repr_html_()).texts[0]
     safe(str(table))
 
 
@@ -118,5 +118,5 @@ def test_an_explanation_about_a_chosen_class(classifier):
     assert told["probability"] == usual.probabilities[asked.classes.index("?")]
     total = sum(term["evidence"] for term in told["ngrams"]) + told["others"] + told["bias"]
     assert total == pytest.approx(told["sum"])
-    with pytest.raises(ValueError, match="there is no class 'x', only '"):
+    with pytest.raises(ValueError, match="found no class 'x', the classes are '"):
         classifier.explain("good film", "x")

@@ -67,9 +67,7 @@ def important_ngrams(
             directions of its component vectors.
         on_bytes: gets the size of every piece of text after it is counted.
     """
-    whole_number("top", top, 1, 2**31)
-    whole_number("min_count", min_count, 1, 2**62)
-    whole_number("memory", memory, 1 << 10, 2**62)
+    _check(top, min_count, memory)
     one_of("by", by, BY)
     if by == "weight" and not model.importance:
         raise ValueError(
@@ -85,10 +83,8 @@ def important_ngrams(
         on_bytes(piece.nbytes)
     frequent = _Frequent(model, labels, hitters, strings, min_count)
     most, least = frequent.extremes(by, top)
-    distinct = round(hitters.distinct())
-    same_vector = theory.indistinguishable_probability(
-        distinct, model.spec, importance=model.importance
-    )
+    distinct, spec = round(hitters.distinct()), model.spec
+    same = theory.indistinguishable_probability(distinct, spec, importance=model.importance)
     words = frequent.words(np.concatenate([most, least]))
     return WordsTable(
         most=words[: len(most)],
@@ -100,8 +96,14 @@ def important_ngrams(
         total=hitters.total,
         distinct=distinct,
         same_row=float(_same_row(np.array([distinct]), model)[0]),
-        same_vector=float(same_vector),
+        same_vector=float(same),
     )
+
+
+def _check(top: int, min_count: int, memory: int) -> None:
+    whole_number("top", top, 1, 2**31)
+    whole_number("min_count", min_count, 1, 2**62)
+    whole_number("memory", memory, 1 << 10, 2**62)
 
 
 class _Frequent:

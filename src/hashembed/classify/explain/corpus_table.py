@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from hashembed.classify.explain import views as explain_views
 from hashembed.classify.explain.views import shown, visible
 from hashembed.core import tables
+from hashembed.core.wording import named
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -20,14 +21,14 @@ BY: tuple[By, ...] = get_args(By)
 class Word:
     """One n-gram of the corpus.
 
-    text: as the pipeline sees it. subword: whether it is a character n-gram.
+    text: the n-gram, as it is hashed. subword: whether it is a character n-gram.
     count: it was seen at least this often, and at most `missed` times more.
-    weight: |p_w|, the length of its k importance weights; None where the model has none.
-    speaks_for: the class that it speaks for most, and with how much `evidence`: what it adds to the
-        class's logit, less the mean over the classes (no mean for several labels a text).
-    collision: the chance that another n-gram of the corpus at least as frequent shares its row of
-        importance weights, and so may be what the weights are about.
-    shares_row_with: the most frequent other n-gram of at least `min_count` in its row, if any.
+    weight: |p_w|, the norm of its k importance weights; None if the model has none.
+    speaks_for: the class that it supports most. evidence: how much it adds to the logit of that
+        class, minus the mean over the classes (multi-label models: no mean).
+    collision: the chance that another n-gram of the corpus, at least as frequent, shares its row
+        of importance weights. The weights may then be due to that one.
+    shares_row_with: the most frequent other n-gram in its row with at least `min_count`, if any.
     """
 
     text: str
@@ -43,12 +44,12 @@ class Word:
 
 @dataclass(frozen=True)
 class WordsTable:
-    """The most and the least important n-grams, both beginning with the most extreme.
+    """The most and the least important n-grams, each list with the most extreme first.
 
-    by: what "important" means. min_count: n-grams that were certainly seen less often are not
-    looked at; `looked_at` is the number of the others. All that were seen `complete_from` times are
-    among them. total, distinct: n-grams in the corpus. same_row, same_vector: the chances that an
-    n-gram shares its importance weights, and its whole vector, with any other of the corpus.
+    by: the measure of importance. looked_at: the number of n-grams that may have been seen
+    `min_count` times; all with at least `complete_from` occurrences are among them. total,
+    distinct: n-grams in the corpus. same_row, same_vector: the chances that an n-gram shares its
+    importance weights, or its whole vector, with any other n-gram of the corpus.
     """
 
     most: list[Word]
@@ -63,7 +64,7 @@ class WordsTable:
     same_vector: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The fields as JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -74,7 +75,7 @@ class WordsTable:
         from rich.text import Text
 
         if not self.most:
-            return Group(Text(f"No n-gram was seen {self.min_count:,} times.\n{self._numbers()}"))
+            return Group(Text(f"{self._none()}\n{self._numbers()}"))
         parts: list[RenderableType] = []
         for table in self._tables():
             parts += [tables.terminal_table(*table), ""]
@@ -83,9 +84,13 @@ class WordsTable:
     def _repr_html_(self) -> str:
         parts = [tables.html_table(*table) for table in self._tables()]
         if not parts:
-            parts.append(f"<p>No n-gram was seen {self.min_count:,} times.</p>")
+            parts.append(f"<p>{escape(self._none())}</p>")
         parts += [f"<p>{escape(line)}</p>" for line in self._numbers().splitlines()]
         return f"<div>{''.join(parts)}</div>"
+
+    def _none(self) -> str:
+        lower = f"give a lower {named('min_count')} or more text"
+        return f"No n-gram was seen at least {self.min_count:,} times: {lower}."
 
     def _tables(self) -> "list[tuple[list[str], list[list[str]], list[int]]]":
         halves = (("most important", self.most), ("least important", self.least))
@@ -98,8 +103,8 @@ class WordsTable:
         ]
         if self.complete_from > self.min_count:
             lines.append(
-                f"Rarer ones were forgotten for want of memory; all that were seen "
-                f"{self.complete_from:,} times are among these."
+                "Some rarer n-grams did not fit into the memory for counting. All that were seen "
+                f"at least {self.complete_from:,} times are among these."
             )
         if self.most and self.most[0].weight is not None:
             lines.append(
@@ -123,7 +128,7 @@ class WordsTable:
 
 
 def _table(title: str, words: list[Word]) -> tuple[list[str], list[list[str]], list[int]]:
-    """Heads, rows, and which columns hold words."""
+    """Heads, rows, and which columns are text."""
     heads = [title, "count", "|p_w|", "evidence", "for", "collision"]
     if any(word.shares_row_with for word in words):
         heads.append("shares row with")

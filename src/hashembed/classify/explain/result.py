@@ -1,4 +1,4 @@
-"""What an explanation holds, and what follows from it."""
+"""An explanation: its numbers, and what follows from them."""
 
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Term:
-    """An n-gram with all its places in the text; its evidence is the sum over them."""
+    """An n-gram with all its occurrences in the text. Its evidence is their sum."""
 
     text: str
     subword: bool
@@ -32,15 +32,15 @@ class Term:
 class Explanation:
     """How the n-grams of a text add up to its logits.
 
-    text, classes: what was explained. ngrams: in the order of the text, repeated where they are.
+    text, classes: what was explained. ngrams: all occurrences, in the order of the text.
     contributions: of each n-gram to each logit (n, C); with `bias` (C,) they sum to `logits` (C,).
-    importances: |p_w| of each n-gram (n,), or None where the model has no importance weights.
-    words: where the words are, in characters of the text.
-    multilabel: whether the classes exclude nothing (sigmoids) or each other (softmax).
-    exact: False for an occlusion, where the sum only comes near the logits; see `unexplained`.
-    asked: the class that all views are about, see `about`; None is the most likely one.
+    importances: |p_w| of each n-gram (n,), or None if the model has no importance weights.
+    words: start and end of each word, in characters of the text.
+    multilabel: whether probabilities are sigmoids; otherwise they are a softmax.
+    exact: False for an occlusion, whose sum only approximates the logits; see `unexplained`.
+    asked: the class that the views show, see `about`; None is the most likely one.
 
-    It prints as a table, is shown in colours by rich and in notebooks.
+    `print` shows a table; rich and notebooks also show the text in colours.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Explanation:
 
     @property
     def probabilities(self) -> F64:
-        """Of the classes: (C,)."""
+        """The probabilities of the classes: (C,)."""
         return to_probabilities(self.logits, self.multilabel)
 
     @property
@@ -67,19 +67,19 @@ class Explanation:
 
     @property
     def unexplained(self) -> F64:
-        """What is left of the logits without bias and contributions (C,): 0 but for rounding."""
+        """Logits minus bias and contributions (C,). If exact, this is rounding error."""
         return np.asarray(self.logits - self.bias - self.contributions.sum(axis=0))
 
     @property
     def evidence(self) -> F64:
-        """For and against each class (n, C): contributions, `relative` to the other classes."""
+        """Evidence for or against each class (n, C): contributions `relative` to other classes."""
         return self.relative(self.contributions)
 
     @property
     def word_contributions(self) -> F64:
-        """Contributions by word (words, C): an n-gram's is shared equally by the words it covers.
+        """Contributions by word (words, C). The words of an n-gram share its contribution equally.
 
-        So these, too, sum to the logits with the bias.
+        With the bias, these also sum to the logits.
         """
         out = np.zeros((len(self.words), len(self.classes)))
         for ngram, contribution in zip(self.ngrams, self.contributions, strict=True):
@@ -87,14 +87,14 @@ class Explanation:
         return out
 
     def about(self, label: Any) -> "Explanation":
-        """The same numbers, seen from this class: what speaks for and against it."""
+        """The same explanation, shown for this class."""
         return replace(self, asked=self.classes[self.class_index(label)])
 
     def top(self, label: Any = None, n: int | None = 10) -> list[Term]:
-        """The n n-grams (None: all) that say most for or against a class, else the one asked about.
+        """The n n-grams (None: all) with the most evidence for or against a class.
 
-        Places of the same n-gram are put together. The strongest comes first; a term whose
-        evidence is negative speaks against the class.
+        Without a label it is the class asked about. Occurrences of an n-gram are added up. The
+        strongest comes first; negative evidence speaks against the class.
         """
         column = self.evidence[:, self.class_index(label)]
         terms: dict[tuple[str, bool], list[int]] = {}
@@ -113,18 +113,18 @@ class Explanation:
         return sorted(made, key=lambda term: -abs(term.evidence))[:n]
 
     def class_index(self, label: Any = None) -> int:
-        """The column of a class; of the one asked about for None."""
+        """The column of a class; None is the class asked about."""
         label = self.asked if label is None else label
         if label is None:
             return int(self.logits.argmax())
         if label not in self.classes:
             listed = ", ".join(repr(known) for known in self.classes[:10])
             more = ", ..." if len(self.classes) > 10 else ""
-            raise ValueError(f"there is no class {label!r}, only {listed}{more}")
+            raise ValueError(f"found no class {label!r}, the classes are {listed}{more}")
         return self.classes.index(label)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Everything as JSON values."""
         weights = [None] * len(self.ngrams) if self.importances is None else self.importances
         return {
             "text": self.text,
@@ -155,10 +155,10 @@ class Explanation:
         }
 
     def summary(self, n: int = 10) -> dict[str, Any]:
-        """As JSON can hold it, short: the n strongest n-grams for and against the class.
+        """A short form as JSON values: the n strongest n-grams for and against the class.
 
-        With the `others`, the bias and, unless it is exact, what is unexplained, their evidence is
-        the `sum`.
+        Their evidence, that of the `others`, the bias and, unless it is exact, `unexplained` add up
+        to `sum`.
         """
         c = self.class_index()
         terms = self.top(n=None)
@@ -186,7 +186,7 @@ class Explanation:
         return explain_views.as_html(self._sheet())
 
     def plot(self, path: str | PathLike[str], label: Any = None, n: int = 20) -> None:
-        """Draw the n strongest n-grams for and against a class, else the one asked about."""
+        """Draw the n strongest n-grams for and against a class; by default the one asked about."""
         c = self.class_index(label)
         bars = [(shown(term.text, term.subword), term.evidence) for term in self.top(label, n)]
         name = printable(str(self.classes[c]))
@@ -194,7 +194,7 @@ class Explanation:
         explain_views.draw_bars(path, bars, f"evidence for {name}", title)
 
     def _sheet(self, n: int = 12, most_classes: int = 4) -> Sheet:
-        """What to show: all of the text, n n-grams, and how they add up."""
+        """The content of a view: the whole text, n n-grams, and how they add up."""
         likely = np.argsort(-self.probabilities, kind="stable")[:most_classes].tolist()
         asked = self.class_index()
         listed = [self._named(c) for c in likely]
@@ -236,15 +236,15 @@ class Explanation:
         return lines + [Line(float(self.relative(value)[c]), name) for name, value in ends]
 
     def relative(self, values: F64) -> F64:
-        """Values (..., C) as evidence, see the function of this name."""
+        """Values (..., C) as evidence; see the function of this name."""
         return relative(values, self.multilabel)
 
 
 def relative(values: F64, multilabel: bool) -> F64:
-    """Values (..., C) less their mean over the classes.
+    """Values (..., C) minus their mean over the classes.
 
-    What moves all logits alike moves no probability of a softmax. Sigmoids need no such care, and
-    a single class has no others.
+    Adding the same value to all logits does not change a softmax. For sigmoids, and for a single
+    class, values stay as they are.
     """
     if multilabel or values.shape[-1] == 1:
         return values

@@ -1,12 +1,12 @@
-"""Which n-grams of one text spoke for which class.
+"""Explains one answer: how much each n-gram of a text adds to each class.
 
 The model is linear in the hash vectors of a text's n-grams, so its logits are sums over n-grams:
 
     logit[c] = bias[c] + sum_w contribution[w, c]
     contribution[w, c] = sum_i p_w^i E[bucket_i] . W[c]
 
-and nothing has to be approximated. For models that are not linear, `explain_by_occlusion` asks what
-each logit loses when an n-gram is left out.
+so the explanation is exact. For other models, `explain_by_occlusion` measures what each logit loses
+when an n-gram is left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from hashembed.hashing.bags import Bags
 from hashembed.text.config import TextConfig
 from hashembed.text.spans import ngrams_of, word_spans
 
-_OCCLUDED_KEYS = 1 << 20  # scored at a time
+_OCCLUDED_KEYS = 1 << 20  # scored in one call
 
 
 def ngram_contributions(model: ShallowModel, keys: I64) -> F64:
@@ -35,7 +35,7 @@ def ngram_contributions(model: ShallowModel, keys: I64) -> F64:
 
 
 def importance_norms(model: ShallowModel, keys: I64) -> F64:
-    """|p_w|, the length of the k importance weights of each key: (n,)."""
+    """|p_w|, the norm of the k importance weights of each key: (n,)."""
     rows, _ = model.spec(keys)
     weights = model.importance_weights[rows].astype(np.float64)
     return np.asarray(np.linalg.norm(weights, axis=1))
@@ -44,11 +44,11 @@ def importance_norms(model: ShallowModel, keys: I64) -> F64:
 def explain_text(
     model: ShallowModel, config: TextConfig, classes: Sequence[Any], text: str
 ) -> Explanation:
-    """What every n-gram of a text contributes to every class, exactly.
+    """Explain a text exactly: the contribution of every n-gram to every class.
 
     Args:
         model: the linear model; config: how it reads text; classes: the names of its outputs.
-        text: one str. One without n-grams has the bias alone for its logits.
+        text: one str. Without n-grams, its logits are the bias.
     """
     keys, ngrams = ngrams_of(text, config)
     contributions = ngram_contributions(model, keys)
@@ -74,17 +74,17 @@ def explain_by_occlusion(
     *,
     multilabel: bool = False,
 ) -> Explanation:
-    """The same for any model, approximately: what each logit loses without each n-gram.
+    """Explain a text for any model, approximately: what each logit loses without an n-gram.
 
-    An n-gram's contribution is the logits of the text less those of the text without this one
-    occurrence, and the bias is what the model says of an empty bag. For a linear model that is
-    `explain_text`. For others the sum is not the logits, `unexplained` says how far it is off,
-    and n-grams that stand in for each other (one is enough) can both seem to matter little.
+    The contribution of an n-gram is the logits of the text minus those of the text without this one
+    occurrence. The bias is the logits of an empty bag. For a linear model this equals
+    `explain_text`. For others the sum differs from the logits by `unexplained`, and n-grams that
+    can replace each other may both seem unimportant.
 
     Args:
-        scores: bags -> logits (bags, C), as `ShallowModel.scores`. It is called for n + 2 bags of
-            up to n keys, a million keys at a time.
-        multilabel: whether the logits go through sigmoids, not a softmax.
+        scores: bags -> logits (bags, C), as `ShallowModel.scores`. It scores n + 2 bags of up to n
+            keys, a million keys in one call.
+        multilabel: whether probabilities are sigmoids of the logits, not a softmax.
     """
     keys, ngrams = ngrams_of(text, config)
     n = len(keys)
@@ -114,7 +114,7 @@ def explain_by_occlusion(
 
 
 def plain_labels(classes: Sequence[Any], outputs: int) -> list[Any]:
-    """Names of the classes as plain Python, one for each output."""
+    """The names of the classes as Python values, one for each output."""
     if len(classes) != outputs:
         raise ValueError(f"the model has {outputs} outputs, found {len(classes)} classes")
     return [label.item() if isinstance(label, np.generic) else label for label in classes]

@@ -1,6 +1,6 @@
-"""Explanations to look at: in the terminal, in a notebook, as a figure.
+"""Shows explanations: in the terminal, in a notebook, as a figure.
 
-Blue speaks for the class, orange against it; both can be told apart by the colour-blind.
+Blue speaks for the class, orange against it. Colour-blind readers can tell them apart.
 """
 
 import warnings
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FOR, AGAINST = (49, 130, 189), (230, 85, 13)
-FAINT = 0.08  # of the strongest word: what is weaker has no colour
+FAINT = 0.08  # words below this share of the strongest word have no colour
 
-NO_NGRAMS = "No n-grams in this text: the model can only tell what it thinks of any text."
+NO_NGRAMS = "This text has no n-grams, so only the class frequencies decide."
 
-# What would steer a terminal or turn text around becomes a visible sign, one for one.
+# Control characters and marks of text direction become visible characters, one for one.
 _PICTURES = {c: 0x2400 + c for c in range(0x20) if c not in (0x09, 0x0A)}
 _OTHERS = (0x80, 0xA0), (0x2028, 0x202F), (0x2066, 0x206A), (0xD800, 0xE000)
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | {c: 0xFFFD for run in _OTHERS for c in range(*run)}
@@ -30,12 +30,12 @@ _VISIBLE |= dict.fromkeys((0x061C, 0x200E, 0x200F), 0xFFFD)  # marks of directio
 
 
 def visible(text: str) -> str:
-    """The text with signs in the place of control characters, of the same length."""
+    """The text with visible characters instead of control characters, of the same length."""
     return text.translate(_VISIBLE)
 
 
 def shown(text: str, subword: bool) -> str:
-    """An n-gram for people: '-' where a character n-gram ends within its word, '-di-' or '<di-'."""
+    """An n-gram for display: '-' where a character n-gram is cut from its word, as in '-di-'."""
     if not subword:
         return text
     return f"{'' if text[0] == '<' else '-'}{text}{'' if text[-1] in '>…' else '-'}"
@@ -43,7 +43,7 @@ def shown(text: str, subword: bool) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table: evidence, an n-gram or (something else), times it is there, |p_w|."""
+    """A line of the table: evidence, an n-gram or (another term), its occurrences, |p_w|."""
 
     evidence: float
     text: str
@@ -53,11 +53,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Sheet:
-    """What is to be seen of an explanation.
+    """The content of a view.
 
-    headline: classes with probabilities. label: the class that all evidence is for or against.
-    pieces: the text in order, cut at words, with the evidence of each; 0 between words.
-    lines: the strongest n-grams, then the rest up to the sum; none if there are no n-grams.
+    headline: classes with probabilities. label: the class that the evidence is about.
+    pieces: the text, cut at words, with the evidence of each piece; 0 between words.
+    lines: the strongest n-grams, then the other terms and the sum; empty without n-grams.
     """
 
     headline: str
@@ -66,7 +66,7 @@ class Sheet:
     lines: list[Line]
 
     def shares(self) -> Iterator[tuple[str, float, float]]:
-        """Pieces, their evidence, and its share of the strongest piece's."""
+        """The pieces, their evidence, and its share of the strongest."""
         largest = max((abs(value) for _, value in self.pieces), default=0) or 1.0
         for piece, value in self.pieces:
             yield visible(piece), value, value / largest
@@ -114,7 +114,7 @@ def _table(sheet: Sheet) -> "Table | str":
 
 
 def _style(share: float) -> str:
-    """Black on a colour that is the stronger the larger the share."""
+    """Black on a colour; the larger the share, the stronger."""
     if abs(share) < FAINT:
         return ""
     target = FOR if share > 0 else AGAINST
@@ -127,7 +127,7 @@ def _style(share: float) -> str:
 
 
 def as_html(sheet: Sheet) -> str:
-    """One self-contained piece of HTML; colours are translucent, for light and dark pages."""
+    """Self-contained HTML. Colours are translucent, for light and dark pages."""
     words = "".join(
         f'<span style="background:{_rgba(share)};border-radius:3px" title="{value:+.3f}">'
         f"{escape(piece)}</span>"
@@ -155,7 +155,7 @@ def _rgba(share: float) -> str:
 def draw_bars(
     path: str | PathLike[str], bars: Sequence[tuple[str, float]], axis: str, title: str
 ) -> None:
-    """Horizontal bars, blue above zero and orange below it, the first on top."""
+    """Draw horizontal bars, blue above zero and orange below it, the first on top."""
     figure = new_figure("n-grams", 7, 1.4 + 0.28 * max(len(bars), 3))
     axes = figure.subplots()
     places = range(len(bars))
@@ -171,6 +171,6 @@ def draw_bars(
         words.set_parse_math(False)
     if not bars:
         axes.text(0.5, 0.5, "no n-grams", ha="center", va="center", transform=axes.transAxes)
-    with warnings.catch_warnings():  # no font has every character
+    with warnings.catch_warnings():  # fonts lack some characters
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(path)

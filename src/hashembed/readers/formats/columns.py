@@ -1,4 +1,4 @@
-"""Which columns hold the label and the text: by their names, or by what is in them."""
+"""Which columns hold the label and the text: by their names, or by their content."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _LISTED = 30  # names that a message shows
 
 @dataclass(frozen=True)
 class Choice:
-    """The columns taken, counted from 0; `label` is None where none is asked for."""
+    """The columns used, counted from 0; `label` is None in a reading without labels."""
 
     label: int | None
     texts: tuple[int, ...]
@@ -33,9 +33,9 @@ class Choice:
 def describe(
     choice: tuple[int, ...] | int | None, names: Sequence[str] | None, noun: str = "column"
 ) -> str | None:
-    """The columns as a report spells them: "column 1", "columns 2-3", "column 'text'".
+    """The columns as a report names them: "column 1", "columns 2-3", "column 'text'".
 
-    A name that others have, too, comes with its number; an empty one is a number.
+    A repeated name is shown with its number, an empty name as a number.
     """
     if choice is None:
         return None
@@ -56,7 +56,7 @@ def _spelled(column: int, name: str, count: int) -> str:
 
 
 def listing(names: Iterable[str]) -> str:
-    """Names for a message, the first of them if they are many."""
+    """Names for a message; only the first if there are many."""
     quoted = [repr(name) for name in names]
     more = [f"and {len(quoted) - _LISTED:,} more"] if len(quoted) > _LISTED else []
     return ", ".join(quoted[:_LISTED] + more) or "none"
@@ -64,12 +64,18 @@ def listing(names: Iterable[str]) -> str:
 
 def _there(names: Sequence[str] | None, count: int, noun: str) -> str:
     if names is None:
-        return f"there are {count}, without names; give a number from 1 to {count}"
+        return f"the {noun}s have no names, give a number from 1 to {count}"
     return f"the {noun}s are {listing(names)}"
 
 
+def _unnamed(what: str, names: Sequence[str] | None, count: int, noun: str) -> str:
+    """The message if a column was not named and could not be detected."""
+    there = _there(names, count, noun)
+    return f"found no {what} {noun}: {there}. Choose one with {given(what)}"
+
+
 def as_number(wanted: Column) -> int | None:
-    """The number of a column, if it is one."""
+    """The number of a column, if it is given as one."""
     if isinstance(wanted, str):
         return int(wanted) if wanted.isdecimal() and len(wanted) <= _MOST_DIGITS else None
     return wanted
@@ -78,12 +84,14 @@ def as_number(wanted: Column) -> int | None:
 def find(
     what: str, wanted: Column, names: Sequence[str] | None, count: int, noun: str = "column"
 ) -> int:
-    """The place of the column with this name or number (from 1).
+    """The position of the column with this name or number (from 1).
 
-    A string is a number if there is no such name, a number a name if there is no such number.
+    A string counts as a number if no column has that name, and a number as a name if there is no
+    such number. `what` it is for: "label", "text" or "keep".
     """
     if isinstance(wanted, bool) or not isinstance(wanted, int | str):
         raise TypeError(f"{named(what)} must be a column's name or number, found {wanted!r}")
+    kind = noun if what == "keep" else f"{what} {noun}"
     number = as_number(wanted)
     in_range = number is not None and 1 <= number <= count
     if names is not None and not (in_range and isinstance(wanted, int)):
@@ -94,12 +102,13 @@ def find(
         if same:
             places = " and ".join(str(c + 1) for c in same)
             raise DataError(
-                f"found {len(same)} {what} {noun}s {str(wanted)!r}, numbers {places}: "
-                f"give the number of the one that is meant"
+                f"found {len(same)} {kind}s {str(wanted)!r}, numbers {places}: give a number, not "
+                "the name"
             )
     if number is not None and in_range:
         return number - 1
-    raise DataError(f"found no {what} {noun} {wanted!r}: {_there(names, count, noun)}")
+    use = " to keep" if what == "keep" else ""
+    raise DataError(f"found no {kind} {wanted!r}{use}: {_there(names, count, noun)}")
 
 
 def listed(wanted: Column | Sequence[Column] | None) -> list[Column]:
@@ -110,7 +119,7 @@ def listed(wanted: Column | Sequence[Column] | None) -> list[Column]:
 
 
 def by_name(options: Options) -> bool:
-    """Whether a column is asked for by name, which takes a header."""
+    """Whether a column is given by name, which needs a header."""
     wanted = [options.label, *listed(options.text)]
     return any(isinstance(column, str) and as_number(column) is None for column in wanted)
 
@@ -122,12 +131,12 @@ def choose(
     options: Options,
     noun: str = "column",
 ) -> Choice:
-    """The columns that the options ask for, and for the rest those that look right.
+    """The columns that the options name; the others are detected.
 
-    By name if there are names: a usual name for the label; a usual name for the text, with the
-    title if there is one. Where names tell nothing, by content, if that leaves no doubt. Without
-    names by content, see `_label_at_the_edge`; the text is then everything but the label.
-    Names behind the `count` are those of keys within keys: they are found, but not guessed.
+    With names: a usual name for the label; a usual name for the text, and the title if there is
+    one. If the names do not tell, the content decides, if it is unambiguous. Without names: the
+    content decides (see `_label_at_the_edge`), and the text is everything but the label. Names
+    after the first `count` belong to nested keys: they can be given, but are not detected.
     """
     label, texts = _asked_for(names, count, options, noun)
     taken = {label, *(texts or ())}
@@ -155,11 +164,9 @@ def choose(
     if names is not None and not texts:
         texts = _text_by_content(sample, [c for c in free if c != label])
     if options.labelled and label is None:
-        found = _there(names, count, noun)
-        raise DataError(f"found no label {noun}: {found}; say which with {given('label')}")
+        raise DataError(_unnamed("label", names, count, noun))
     if not texts:
-        found = _there(names, count, noun)
-        raise DataError(f"found no text {noun}: {found}; say which with {given('text')}")
+        raise DataError(_unnamed("text", names, count, noun))
     return Choice(label, texts)
 
 
@@ -175,14 +182,14 @@ def _asked_for(
             raise ValueError(f"{named('text')} must name at least one column, found none")
     if texts and len({*texts, label}) <= len(texts):
         raise ValueError(
-            f"{named('text')} must name each column once and not the label's, "
+            f"{named('text')} must name each column once, and not the label column, "
             f"found {options.text!r}"
         )
     return label, texts
 
 
 def _named(names: Sequence[str], usual: Sequence[str], free: Sequence[int]) -> int | None:
-    """The column with the most usual name; of two the first."""
+    """The column with the most usual name; the first of several."""
     places = {plain(names[c]): c for c in reversed(free)}
     return next((places[name] for name in usual if name in places), None)
 
@@ -208,9 +215,9 @@ def _label_at_the_edge(
 ) -> int | None:
     """The first or the last column if it looks like a label.
 
-    Labels are short and recur; of two such columns the one with fewer values, but more than one, or
-    the first. Where rows are too few to recur, numbers will do, and anything if there `must` be a
-    label.
+    Labels are short and recur. If both columns look like that, take the one with fewer values, but
+    more than one, or the first. If there are too few rows for values to recur, numbers count as
+    labels; and so does anything if there `must` be a label.
     """
     if len(free) < 2 or not sample:
         return None
@@ -225,7 +232,7 @@ def _label_at_the_edge(
 
 
 def _label_by_content(sample: Sequence[Sequence[str]], free: Sequence[int]) -> int | None:
-    """The one column whose values are short and recur; None if others do, too."""
+    """The only column whose values are short and recur; None if there are several."""
     if len(sample) < ENOUGH:
         return None
     columns = {c: _values(sample, c) for c in free}
@@ -234,7 +241,7 @@ def _label_by_content(sample: Sequence[Sequence[str]], free: Sequence[int]) -> i
 
 
 def _text_by_content(sample: Sequence[Sequence[str]], free: Sequence[int]) -> tuple[int, ...]:
-    """The column with the longest values, if they are words and hardly recur."""
+    """The column with the longest values, if they are words and rarely recur."""
     if len(sample) < ENOUGH or not free:
         return ()
     longest = max(free, key=lambda c: sum(map(len, _values(sample, c))))

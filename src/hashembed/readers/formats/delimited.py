@@ -9,10 +9,24 @@ import pyarrow.compute as pc
 
 from hashembed.core.wording import given
 from hashembed.readers.formats.columns import Choice, by_name, choose, describe, find
-from hashembed.readers.formats.dialect import Table, cells_of, patience_for, recognise, sample_of
+from hashembed.readers.formats.dialect import (
+    Dialect,
+    Table,
+    cells_of,
+    patience_for,
+    recognise,
+    sample_of,
+)
 from hashembed.readers.formats.headers import is_header
 from hashembed.readers.report import DataError, Problem
-from hashembed.readers.rows import Options, Rows, encoded, kept_columns, unique_names
+from hashembed.readers.rows import (
+    Options,
+    Parser,
+    Rows,
+    encoded,
+    kept_columns,
+    unique_names,
+)
 from hashembed.readers.scan_kernels import AFTER_QUOTE, GOOD, PLAIN
 
 _FORMATS = {",": "CSV", "\t": "TSV"}
@@ -21,12 +35,16 @@ _FORMATS = {",": "CSV", "\t": "TSV"}
 class Delimited:
     """Rows of delimited text.
 
-    before: the first file of the same reading. A file without a header has its columns, one with a
-    header the columns of the same names.
+    before: the first file of the same reading. A file without a header uses the same columns, a
+    file with a header the columns of the same names.
     """
 
-    def __init__(self, sample: bytes, last: bool, options: Options, file: str, before: Any):
+    def __init__(
+        self, sample: bytes, last: bool, options: Options, file: str, before: "Delimited | None"
+    ):
         self.file = file
+        self.dialect: Dialect
+        self.escapes: bool | None
         if before is not None:
             old = before.dialect
             options = replace(options, delimiter=old.delimiter, quotes=old.quotes)
@@ -42,11 +60,14 @@ class Delimited:
             self.dialect = replace(self.dialect, columns=before.dialect.columns)
         rows = [row for row in cells[self.header :] if len(row) == self.dialect.columns]
         self.choice = self._choose(rows, options, before)
-        self.kept = kept_columns(
-            options.keep,
-            self.dialect.columns,
-            lambda wanted: find("keep", wanted, self.names, self.dialect.columns),
-        )
+        try:
+            self.kept = kept_columns(
+                options.keep,
+                self.dialect.columns,
+                lambda wanted: find("keep", wanted, self.names, self.dialect.columns),
+            )
+        except DataError as error:
+            raise DataError(f"{file}: {error}") from None
         self.escapes = before.escapes if before is not None else options.escapes
         if self.escapes is None:
             self.escapes = not self.header and self._is_zhang_form(rows, kinds)
@@ -62,39 +83,44 @@ class Delimited:
 
     @property
     def taken(self) -> set[str]:
-        """The names of the columns taken."""
+        """The names of the columns used."""
         label, texts = self.choice.label, self.choice.texts
         return {self.names[c] for c in (label, *texts) if c is not None} if self.names else set()
 
-    def _has_header(self, cells: list[list[str]], options: Options, before: Any) -> bool:
+    def _has_header(
+        self, cells: list[list[str]], options: Options, before: "Delimited | None"
+    ) -> bool:
         if before is None and by_name(options):
             return True
         if before is not None and before.header and before.taken <= set(cells[0]):
             return True
         return is_header(cells[0], cells[1:])
 
-    def _choose(self, rows: list[list[str]], options: Options, before: Any) -> Choice:
+    def _choose(
+        self, rows: list[list[str]], options: Options, before: "Delimited | None"
+    ) -> Choice:
         if before is not None and (not self.header or self.names == before.names):
-            return before.choice  # type: ignore[no-any-return]
-        if before is not None and before.header and before.taken <= set(self.names or ()):
+            return before.choice
+        names = before.names if before is not None else None
+        if before is not None and names is not None and before.taken <= set(self.names or ()):
             label, texts = before.choice.label, before.choice.texts
             options = replace(
                 options,
-                label=None if label is None else before.names[label],
-                text=[before.names[c] for c in texts],
+                label=None if label is None else names[label],
+                text=[names[c] for c in texts],
             )
         try:
             return choose(self.names, rows, self.dialect.columns, options)
         except DataError as error:
-            raise DataError(f"{self.file}: {error}; {self._about_the_header()}") from None
+            raise DataError(f"{self.file}: {error}. {self._about_the_header()}") from None
 
     def _about_the_header(self) -> str:
         if self.header:
-            return f"row 1 was read as the header: if it is data, give {given('header', False)}"
-        return f"row 1 was read as data: if it names the columns, give {given('header', True)}"
+            return f"Row 1 was read as the header; if it is data, give {given('header', False)}"
+        return f"Row 1 was read as data; if it names the columns, give {given('header', True)}"
 
     def _is_zhang_form(self, rows: list[list[str]], kinds: list[list[int]]) -> bool:
-        """Whether it is "class","title","text" after Zhang et al., all of it quoted."""
+        """Whether it is "class","title","text" of Zhang et al., all of it quoted."""
         return (
             self.dialect.delimiter == ","
             and bool(rows)
@@ -131,7 +157,7 @@ class Delimited:
         return rows, table.used
 
     def _kept_cells(self, table: Table, slots: list[int], good: Any) -> pa.Table | None:
-        """The columns that were asked for besides, as they stand; null in rows that are bad."""
+        """The columns to keep, unchanged; null in bad rows."""
         if not self.kept:
             return None
         names, mask = unique_names(self.names, self.dialect.columns), pa.array(good)
@@ -150,28 +176,28 @@ class Delimited:
 
 
 def _names(cells: list[str], usual: int) -> list[str]:
-    """A header, without empty cells at its end that most rows do not have."""
+    """A header, without extra empty cells at its end."""
     return cells[:usual] if not any(map(str.strip, cells[usual:])) else cells
 
 
 def _broken(wrong: Any) -> str:
-    hint = f"; if quotes are characters like any other here, give {given('quotes', False)}"
+    hint = f"if quotes are ordinary characters here, give {given('quotes', False)}"
     if wrong == AFTER_QUOTE:
-        return f'found text behind a closing quote (within quotes, a quote is ""){hint}'
-    return f"found a quote that is never closed{hint}"
+        return f'found text after a closing quote; within quotes, write a quote as "", or {hint}'
+    return f"found a quote that is never closed; {hint}"
 
 
 def open_delimited(
-    data: bytes, last: bool, options: Options, file: str, before: Any
+    data: bytes, last: bool, options: Options, file: str, before: Parser | None
 ) -> Delimited | None:
-    """The parser for a file that begins like this, or None if there is no row in it."""
-    before = before if isinstance(before, Delimited) else None
+    """The parser for a file that begins like this, or None if it has no row yet."""
+    first = before if isinstance(before, Delimited) else None
     for sample in (sample_of(data), data):
         whole = last and len(sample) == len(data)
         patience = patience_for(sample, whole)
         table = Table.scan(sample, 1, patience, recognise(sample, whole, options), ())
         if (table.wrong == GOOD).any():
-            return Delimited(sample, whole, options, file, before)
+            return Delimited(sample, whole, options, file, first)
     if last and len(table.wrong):
         raise DataError(f"{file}, line {table.lines[0]}: {_broken(table.wrong[0])}")
     return None

@@ -1,7 +1,6 @@
-"""Which format a file has: by its name, or else by how it begins."""
+"""Which format a file has: by its name, or by its first lines."""
 
 import os
-from typing import Any
 
 from hashembed.core.wording import given
 from hashembed.readers.formats.delimited import open_delimited
@@ -27,7 +26,7 @@ _EXTENSIONS = {
 
 
 def format_by_name(path: str) -> str | None:
-    """What the extension says, behind that of a compression."""
+    """The format of the extension, before that of a compression."""
     root, extension = os.path.splitext(path.lower())
     if extension in _COMPRESSED:
         extension = os.path.splitext(root)[1]
@@ -46,19 +45,19 @@ def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> 
     line = begin.split(b"\n")[0][:60].decode("utf-8", "replace")
     listed = ", ".join(FORMATS[:5])
     raise DataError(
-        f"{file}: cannot tell the format, the first line is {line!r}; say which with "
-        f"{given('format')}, one of {listed}. If each line begins with a label, as in fastText's "
-        f"files, {given('label_prefix')} says how labels begin"
+        f"{file}: found no known format, the first line is {line!r}. Give {given('format')}, one "
+        f"of {listed}. If each line begins with a label, as in fastText's format, give the "
+        f"beginning of labels with {given('label_prefix')}"
     )
 
 
 def open_parser(
-    format: str | None, data: bytes, last: bool, options: Options, file: str, before: Any
+    data: bytes, last: bool, options: Options, file: str, before: Parser | None
 ) -> Parser | None:
-    """The parser for a file that begins like this, or None if there is no row in it."""
-    if format is None and not data.strip():
+    """The parser for a file that begins like this, or None if it has no row yet."""
+    if options.format is None and not data.strip():
         return None
-    format = format or _format_by_content(data, last, options, file)
+    format = options.format or _format_by_content(data, last, options, file)
     if format == "lines":
         return Lines()
     if format == "fasttext":
@@ -66,7 +65,7 @@ def open_parser(
     if format == "jsonl":
         if data[:1000].lstrip().startswith(b"["):
             raise DataError(
-                f"{file}: found a JSON list, expected JSON lines: an object {{...}} on each line"
+                f"{file}: found a JSON list, expected JSON lines: one object {{...}} on each line"
             )
         return JsonLines(options, file, before)
     return open_delimited(data, last, options, file, before)

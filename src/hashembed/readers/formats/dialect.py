@@ -1,4 +1,4 @@
-"""Delimited text: its rows by the kernel, and its dialect from a sample of them."""
+"""Delimited text: its rows, and its dialect, detected from a sample."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from hashembed.readers.scan_kernels import (
     DOUBLED,
     GOOD,
     PLAIN,
+    FoundRows,
     as_bytes,
     count_lines,
     join_columns,
@@ -24,12 +25,12 @@ from hashembed.readers.scan_kernels import (
 DELIMITERS = ",\t;|"
 _SAMPLE = 1 << 20  # bytes
 _SAMPLE_LINES = 1000
-_WIDEST = 1000  # columns that are told apart
+_WIDEST = 1000  # columns examined
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How rows are written, and how many columns they have."""
+    """How rows are written, and their number of columns."""
 
     delimiter: str
     quotes: bool
@@ -53,18 +54,16 @@ class Table:
     def scan(
         cls, data: bytes, line: int, patience: int, dialect: Dialect, slots: Sequence[int]
     ) -> "Table":
-        """Find the rows; slots[c] is where column c goes, or -1. For `patience` see `scan_rows`."""
+        """Find the rows; slots[c] is the slot of column c, or -1. See `scan_rows` for the rest."""
         most, width = count_lines(data) + 1, max(slots, default=-1) + 1
-        per_row = np.empty((3, most), np.int64)
-        bounds, kinds = np.empty((2, most, width), np.int64), np.empty((most, width), np.uint8)
-        fields, lines, wrong = per_row
-        starts, ends = bounds
-        array, marks = as_bytes(data), (ord(dialect.delimiter), dialect.quotes)
-        places = np.array(slots, np.int64)
-        rows, used, _ = scan_rows(
-            array, patience, *marks, places, line, fields, lines, wrong, starts, ends, kinds
-        )
-        return cls(array, used, fields, lines, wrong, starts, ends, kinds).take(slice(rows))
+        fields, lines, wrong = np.empty((3, most), np.int64)
+        starts, ends = np.empty((2, most, width), np.int64)
+        kinds = np.empty((most, width), np.uint8)
+        found = FoundRows(fields, lines, wrong, starts, ends, kinds)
+        array, places = as_bytes(data), np.array(slots, np.int64)
+        delimiter, quotes = ord(dialect.delimiter), dialect.quotes
+        rows, used, _ = scan_rows(array, line, patience, delimiter, quotes, places, found)
+        return cls(array, used, *found).take(slice(rows))
 
     def take(self, rows: slice | npt.NDArray[np.bool_]) -> "Table":
         """Some of the rows."""
@@ -89,7 +88,7 @@ class Table:
 
 
 def sample_of(data: bytes) -> bytes:
-    """The first lines."""
+    """The first lines of the data."""
     head = data[:_SAMPLE]
     pieces = head.split(b"\n", _SAMPLE_LINES)
     if len(pieces) > _SAMPLE_LINES:
@@ -98,15 +97,15 @@ def sample_of(data: bytes) -> bytes:
 
 
 def patience_for(data: bytes, last: bool) -> int:
-    """How long a row may be to go on behind this data: not at all if nothing comes."""
+    """How long an incomplete row may be that continues after this data; 0 at the end."""
     return 0 if last else len(data)
 
 
 def recognise(sample: bytes, last: bool, options: Options) -> Dialect:
-    """The delimiter that gives the most rows of one width; whether quotes enclose columns.
+    """Detect the delimiter, which gives the most rows of one width, and the use of quotes.
 
-    Quotes do, unless the delimiter is a tab and no fewer columns that begin with one break the
-    rules than keep them.
+    Quotes enclose columns, unless the delimiter is a tab and at least as many rows break the rules
+    of quotes as follow them.
     """
     candidates = options.delimiter or ("\t" if options.format == "tsv" else DELIMITERS)
     best, best_share = Dialect(candidates[0], options.quotes is not False), 0.0
@@ -120,7 +119,7 @@ def recognise(sample: bytes, last: bool, options: Options) -> Dialect:
 
 
 def _fit(sample: bytes, last: bool, dialect: Dialect) -> tuple[Dialect, float, bool]:
-    """The dialect with its usual width, the share of rows that have it, whether quotes behave."""
+    """The dialect with its usual width, the share of such rows, whether quotes follow the rules."""
     table = Table.scan(sample, 1, patience_for(sample, last), dialect, range(8))
     good = table.wrong == GOOD
     width, count = Counter(table.fields[good].tolist()).most_common(1)[0] if good.any() else (1, 0)
@@ -134,7 +133,7 @@ def _fit(sample: bytes, last: bool, dialect: Dialect) -> tuple[Dialect, float, b
 def cells_of(
     sample: bytes, last: bool, dialect: Dialect
 ) -> tuple[list[list[str]], list[list[int]]]:
-    """The well-formed rows as Python strings, and how their columns were quoted."""
+    """The well-formed rows as Python strings, and the kinds of their columns."""
     patience = patience_for(sample, last)
     widths = Table.scan(sample, 1, patience, dialect, ()).fields
     width = min(int(widths.max(initial=0)), _WIDEST)

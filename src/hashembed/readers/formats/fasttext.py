@@ -1,4 +1,4 @@
-"""fastText's format: `__label__NAME text`, a document a line."""
+"""fastText's format, the fast path: `__label__NAME text`, one document per line."""
 
 import os
 from typing import Any
@@ -14,7 +14,7 @@ _PREFIX = b"__label__"
 
 @njit(nogil=True, cache=True)
 def _cut_lines(data, prefix, label, text, ends):
-    """Where the label and the text of each line lie -> lines, or minus the first bad one."""
+    """Find the label and the text of each line -> lines, or minus the number of a bad line."""
     lines, at, size = 0, 0, len(data)
     while at < size:
         stop = at
@@ -35,7 +35,7 @@ def _cut_lines(data, prefix, label, text, ends):
 
 
 def read_fasttext(path: str | os.PathLike[str]) -> tuple[Any, Any]:
-    """fastText's format, `__label__NAME text`, a document a line -> labels, texts.
+    """Read a file of lines `__label__NAME text`, with exactly one label each -> labels, texts.
 
     Both are Arrow columns of strings; the labels are dictionary-encoded.
     """

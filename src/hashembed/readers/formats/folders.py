@@ -1,4 +1,4 @@
-"""A folder of documents, one a file."""
+"""A folder of documents, one in each file."""
 
 from collections.abc import Iterator
 
@@ -12,18 +12,18 @@ from hashembed.readers.rows import Options, Rows, column_of_labels
 from hashembed.readers.rows import without_surrogates as clean
 from hashembed.readers.sources import Source, not_a_file
 
-_DOCUMENTS = 1024  # read before rows are made of them
+_DOCUMENTS = 1024  # in a batch of rows
 
 
 class _Unreadable(Exception):
-    """Why a document cannot be read, and in which line."""
+    """A document that cannot be read: why, and in which line."""
 
     def __init__(self, line: int | None, reason: str):
         self.line, self.reason = line, reason
 
 
 def folder_rows(source: Source, options: Options, report: Report) -> Iterator[Rows]:
-    """The documents of a folder, each as it stands, by class and name."""
+    """The documents of a folder, sorted by class and name."""
     number = 1
     labels: list[str] = []
     texts: list[str] = []
@@ -32,7 +32,7 @@ def folder_rows(source: Source, options: Options, report: Report) -> Iterator[Ro
     for label, path in source.documents or ():
         try:
             if options.labelled and not label.strip():
-                raise _Unreadable(None, "found no class")
+                raise _Unreadable(None, "the name of its folder, the class, is blank")
             text = _document(path, options, report)
         except _Unreadable as problem:
             bad[len(texts)] = Problem(path, problem.line, problem.reason)
@@ -75,7 +75,9 @@ def _document(path: str, options: Options, report: Report) -> str:
             parts.append(block.data.decode())
             size += len(block.data)
             if size > streams.MAX_ROW:
-                raise _Unreadable(None, f"found more than {streams.MAX_ROW:,} bytes: is this text?")
+                raise _Unreadable(
+                    None, f"found more than {streams.MAX_ROW:,} bytes: check that it is text"
+                )
     finally:
         source.close()
     return "".join(parts)

@@ -1,11 +1,11 @@
-"""Whether the first row names the columns: by usual names, and by what stands below it."""
+"""Whether the first row names the columns: by usual names, and by the rows below it."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# The most usual first.
+# The most usual names first.
 LABELS = [
     *("label", "labels", "class", "classes", "category", "categories", "target", "class_index"),
     *("label_name", "class_name", "topic", "topics", "intent", "sentiment", "emotion", "tag"),
@@ -18,23 +18,23 @@ TEXTS = [
     *("article", "description", "abstract", "question", "question_content", "query", "news", "x"),
 ]
 
-ENOUGH = 20  # rows that tell a label, whose values recur, from a text
+ENOUGH = 20  # rows needed to distinguish a label, whose values recur, from a text
 _LONGEST_NAME = 64  # characters in a name
-_MOST_WORDS = 4  # in a name, as long as nothing else speaks for it
-_ONCE = 100  # values that came once are few if there are so many times as many rows
-_COPIES = 10  # in files put together the header comes again, in at most one of so many rows
-_RECURS = 200  # a name may stand by chance in one of so many rows below it, as a text
+_MOST_WORDS = 4  # in a name, without further evidence
+_ONCE = 100  # at most one row in this many may have a value that occurs once
+_COPIES = 10  # concatenated files repeat the header, in at most one row of this many
+_RECURS = 200  # a name may be a text by chance, in at most one row of this many
 
 Rows = Sequence[Sequence[str]]
 
 
 def plain(name: str) -> str:
-    """A name without case, and with one spelling of what stands between words."""
+    """A name in lower case, its words separated by underscores."""
     return "_".join(name.strip().lower().replace("-", " ").replace("_", " ").split())
 
 
 def recurring(values: Sequence[str]) -> bool:
-    """Whether these values come again and again, as labels do."""
+    """Whether the values recur, as labels do: each twice on average."""
     return 2 * len(set(values)) <= len(values)
 
 
@@ -60,14 +60,14 @@ class _Column:
 
     @property
     def recurs(self) -> bool:
-        """Whether the cell comes again: then it is a value, such as the class "spam"."""
+        """Whether the cell occurs below: then it is a value, such as the class "spam"."""
         return self.below.count(self.cell) > len(self.below) / _RECURS
 
     @property
     def complete(self) -> bool:
-        """Whether so many short values stand below that hardly any further one would be new.
+        """Whether the values below are short, and a further one would hardly be new.
 
-        The share of values that were seen once estimates the chance of a new one (Good, Turing).
+        The share of values that occur once estimates the chance of a new one (Good-Turing).
         """
         counts = Counter(self.below)
         once = sum(count == 1 for count in counts.values())
@@ -79,12 +79,12 @@ class _Column:
 
     @property
     def numbers(self) -> bool:
-        """Whether numbers stand below, and nothing else."""
+        """Whether all values below are numbers."""
         return len(self.below) > 1 and all(map(is_number, self.below))
 
     @property
     def may_name(self) -> bool:
-        """Whether the cell can be a name: no number, nothing long, and none of the values."""
+        """Whether the cell can be a name: short, not a number, and not one of the values."""
         short = len(self.cell.split()) <= _MOST_WORDS or self.complete or self.numbers
         return (
             short
@@ -96,16 +96,16 @@ class _Column:
 
     @property
     def sticks_out(self) -> bool:
-        """Whether the cell is a word above numbers, or above labels among which it is not."""
+        """Whether the cell is a word above numbers, or not among the labels below it."""
         return self.numbers or (self.complete and self.cell not in self.below)
 
 
 def is_header(cells: Sequence[str], rows: Rows) -> bool:
-    """Whether a first row names the columns of the rows below it.
+    """Whether the first row names the columns of the rows below it.
 
-    Two usual names do, whatever stands beside them; so do 0, 1, ... above words. With one usual
-    name, or where a cell sticks out from what is below it, or where names are numbered (v1, v2),
-    all cells must be such as can be names. Empty cells and repeated names say nothing.
+    Two usual names are enough, and so are 0, 1, ... above words. With one usual name, or a cell
+    that differs from the values below it, or numbered names (v1, v2), every cell must be a possible
+    name. Empty cells and repeated names are ignored.
     """
     below = [row for row in rows if list(row) != list(cells)]
     if len(rows) - len(below) > max(1, len(rows) // _COPIES):
@@ -132,7 +132,7 @@ def is_header(cells: Sequence[str], rows: Rows) -> bool:
 
 
 def _counted(columns: Sequence[_Column]) -> bool:
-    """Whether the names are 0, 1, ..., as pandas has them, and words are in a column below."""
+    """Whether the names are 0, 1, ..., as pandas writes them, and a column below has words."""
     counted = [column.cell == str(i) for i, column in enumerate(columns)]
     if len(columns) < 2 or not all(counted):
         return False
@@ -140,7 +140,7 @@ def _counted(columns: Sequence[_Column]) -> bool:
 
 
 def _numbered(columns: Sequence[_Column]) -> bool:
-    """Whether all names are one name with numbers, v1, v2, and nothing like it is below them."""
+    """Whether the names are one name with numbers, as v1, v2, and no value looks like that."""
     matches = [re.fullmatch(r"([A-Za-z]+)[ _-]?\d+", column.cell) for column in columns]
     stems = {match[1] for match in matches if match}
     if len(columns) < 2 or not all(matches) or len(stems) > 1:

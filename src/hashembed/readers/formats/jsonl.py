@@ -1,4 +1,4 @@
-"""JSON lines: Arrow's parser, and Python's for the lines that Arrow cannot read."""
+"""JSON lines: read by Arrow, and by Python where Arrow cannot."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -16,6 +16,7 @@ from hashembed.readers.rows import (
     JSON_TEXT,
     NO_COLUMN,
     Options,
+    Parser,
     Rows,
     as_strings,
     column_of_labels,
@@ -25,17 +26,17 @@ from hashembed.readers.rows import (
 from hashembed.readers.rows import without_surrogates as clean
 from hashembed.readers.scan_kernels import cut_lines
 
-Path = tuple[str, ...]  # a key, or a key within keys
+Path = tuple[str, ...]  # a key, or the keys that lead to a nested one
 
-_SAMPLE = 100  # lines that tell the keys
-_DEEPEST = 8  # keys within keys
-_MOST_KEYS = 1000  # that are told apart
+_SAMPLE = 100  # lines examined for keys
+_DEEPEST = 8  # levels of nested keys
+_MOST_KEYS = 1000  # examined
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
 class _Bad(Exception):
-    """Why a line gives no row."""
+    """Why a line is not a row."""
 
 
 def _kind(value: object) -> str:
@@ -46,7 +47,7 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except json.JSONDecodeError as error:
-        raise _Bad(f"found broken JSON ({error.msg}, column {error.colno})") from None
+        raise _Bad(f"found invalid JSON ({error.msg}, column {error.colno})") from None
     except (ValueError, RecursionError) as error:
         raise _Bad(f"found JSON that cannot be read ({error})") from None
     if not isinstance(found, dict):
@@ -55,7 +56,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _label(value: object) -> str | list[str]:
-    """A label, or a list of them, as strings; numbers and booleans as JSON spells them."""
+    """A label, or a list of labels, as strings; numbers and booleans in JSON's notation."""
     if isinstance(value, list):
         return [_one_label(v) for v in value]
     return _one_label(value)
@@ -68,7 +69,7 @@ def _one_label(value: object) -> str:
 
 
 def _paths(objects: list[dict[str, Any]]) -> dict[str, Path]:
-    """The names of all keys, and then of the keys within them, as in "review.body"."""
+    """The names of all keys, then of nested keys, as in "review.body"."""
     paths: dict[str, Path] = {}
     level: list[tuple[Path, dict[str, Any]]] = [((), found) for found in objects]
     for _ in range(_DEEPEST):
@@ -85,7 +86,7 @@ def _paths(objects: list[dict[str, Any]]) -> dict[str, Path]:
 
 
 def _value(found: dict[str, Any], path: Path) -> Any:
-    """What an object holds at the end of a path."""
+    """The value of an object at a path."""
     here: Any = found
     for key in path:
         if not isinstance(here, dict) or key not in here:
@@ -97,17 +98,17 @@ def _value(found: dict[str, Any], path: Path) -> Any:
 
 
 class JsonLines:
-    """An object a line; which keys hold label and text is told by the first objects."""
+    """One object per line. The first objects tell which keys hold label and text."""
 
     format = "JSON lines"
 
-    def __init__(self, options: Options, file: str, before: Any):
+    def __init__(self, options: Options, file: str, before: Parser | None):
         self.options, self.file = options, file
         self.notes: list[str] = []
         self.label: str | None = None
         self.text: str | None = None
         self._keys: tuple[Path | None, tuple[Path, ...]] | None = None
-        self._kept: dict[str, Path] | None = None  # keys to keep; None is all of an object
+        self._kept: dict[str, Path] | None = None  # keys to keep; None keeps whole objects
         self._schema: pa.Schema | None = None
         if isinstance(before, JsonLines) and before._keys is not None:
             self._keys, self._schema = before._keys, before._schema
@@ -142,7 +143,7 @@ class JsonLines:
             self._schema = self._flat_schema(objects)
 
     def _flat_schema(self, objects: list[dict[str, Any]]) -> Any:
-        """What Arrow shall read, or None if it cannot."""
+        """The schema for Arrow, or None if Arrow cannot read the label."""
         assert self._keys is not None
         label, texts = self._keys
         fields = [(key, pa.large_string()) for (key,) in texts]
@@ -170,7 +171,7 @@ class JsonLines:
         return rows, len(data)
 
     def _fast(self, data: bytes, line: int, starts: I64, ends: I64, filled: I64) -> Rows | None:
-        """By Arrow; None if it finds anything unusual."""
+        """Parse with Arrow; None if anything is unusual."""
         if not len(filled):
             return None
         assert self._keys is not None
@@ -185,7 +186,7 @@ class JsonLines:
             )
         except pa.ArrowException:
             return None
-        if len(table) != len(filled):  # blanks in lines, or several objects in one
+        if len(table) != len(filled):  # blank lines, or several objects in one line
             return None
         text = joined([table[key].combine_chunks() for (key,) in texts])
         if text.null_count:
@@ -199,7 +200,7 @@ class JsonLines:
         return Rows(labels, text, line + filled)
 
     def _exact(self, data: bytes, line: int, starts: I64, ends: I64, filled: I64) -> Rows:
-        """By Python, a line at a time, with a reason for each that gives no row."""
+        """Parse with Python, line by line, with a reason for each bad line."""
         labels: list[str | list[str] | None] = []
         texts: list[str] = []
         lines: list[int] = []
@@ -220,7 +221,7 @@ class JsonLines:
         return Rows(column, pa.array(texts, pa.large_string()), np.array(lines, np.int64), bad)
 
     def _kept_values(self, lines: Iterable[bytes]) -> pa.Table:
-        """The keys that were asked for besides, each value as JSON; null where there is none."""
+        """The keys to keep, each value as JSON; null where an object does not have the key."""
         columns: dict[str, list[str | None]] = {name: [] for name in self._kept or ()}
         count = 0
         for raw in lines:
@@ -229,7 +230,7 @@ class JsonLines:
                 column += [None] * (count - len(column))
                 column.append(clean(json.dumps(value, ensure_ascii=False)))
             count += 1
-        if not columns:  # a table without columns would not know how many rows it has
+        if not columns:  # a table without columns has no number of rows
             return pa.table({NO_COLUMN: pa.nulls(count)})
         kind = pa.large_string()
         arrays = [pa.array(c + [None] * (count - len(c)), kind) for c in columns.values()]
@@ -237,7 +238,7 @@ class JsonLines:
         return pa.table(arrays, pa.schema(fields))
 
     def _kept_of(self, raw: bytes) -> Iterator[tuple[str, Any]]:
-        """Names and values to keep of one line."""
+        """The names and values to keep of one line."""
         try:
             found = _object(raw)
         except _Bad:
@@ -250,7 +251,7 @@ class JsonLines:
                 yield name, _value(found, path)
 
     def _row(self, found: dict[str, Any]) -> tuple[str | list[str] | None, str]:
-        assert self._keys is not None  # an object was found, so there are keys
+        assert self._keys is not None  # parsing an object has set them
         label, paths = self._keys
         texts = [_value(found, path) for path in paths]
         value = None if label is None else _value(found, label)
@@ -261,7 +262,7 @@ class JsonLines:
 
 
 def _arrow_type(value: object) -> Any:
-    """What Arrow shall read a label as, if it can."""
+    """The Arrow type of a label, if Arrow can read it."""
     if isinstance(value, list):
         inner = _ARROW.get(type(value[0]))
         return None if inner is None else pa.list_(inner)

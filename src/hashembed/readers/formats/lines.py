@@ -1,4 +1,4 @@
-"""A document a line: as it stands, or behind fastText's labels."""
+"""One document per line, plain or with fastText's labels."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ from hashembed.readers.scan_kernels import SPACE, TAB, as_bytes, cut_lines, stri
 
 
 class Lines:
-    """Every line is a text, an empty one too."""
+    """Every line is a text, even an empty one."""
 
     format: str = "lines"
 
@@ -34,9 +34,9 @@ class Lines:
 
 @njit(nogil=True, cache=True)
 def _cut_labels(data, prefix, starts, ends, texts, counts, names, stops):
-    """Find the labels that lead each line -> labels.
+    """Find the labels at the beginning of each line -> number of labels.
 
-    The labels of all lines follow each other: label j is data[names[j] : stops[j]], line i has
+    The labels of all lines are consecutive: label j is data[names[j] : stops[j]], line i has
     counts[i] of them, and its text is data[texts[i] : ends[i]].
     """
     found, size = 0, len(prefix)
@@ -63,9 +63,9 @@ def _cut_labels(data, prefix, starts, ends, texts, counts, names, stops):
 
 
 class FastText:
-    """fastText's lines: any number of words, usually first, that begin with a prefix; the text.
+    """fastText's lines: labels, which are words with a prefix, usually first, and the text.
 
-    Empty lines are no rows, unless texts alone are asked for.
+    Empty lines are ignored, except in a reading without labels.
     """
 
     format: str = "fastText"
@@ -97,7 +97,7 @@ class FastText:
             texts, counts, lines = texts.filter(pa.array(~empty)), counts[~empty], lines[~empty]
         no_label = (
             f"found no label, expected a line that begins with {self.prefix}NAME "
-            f"({given('label_prefix')} names another prefix)"
+            f"(give another prefix with {given('label_prefix')})"
         )
         rows = Rows(
             _label_column(values, counts),
@@ -110,7 +110,7 @@ class FastText:
 
 
 def _labels_anywhere(data: bytes, starts: I64, ends: I64, prefix: str) -> tuple[Any, Any, I64]:
-    """Texts, labels and the number of labels of each line, whatever their place in it."""
+    """Texts, labels and the number of labels of each line. Labels may be anywhere in it."""
     label = re.compile(rf"(?:^|(?<=[ \t])){re.escape(prefix)}([^ \t]*)[ \t]*")
     texts: list[str] = []
     values: list[str] = []
@@ -125,7 +125,7 @@ def _labels_anywhere(data: bytes, starts: I64, ends: I64, prefix: str) -> tuple[
 
 
 def _label_column(values: Any, counts: npt.NDArray[np.int64]) -> Any:
-    """Lists where a line has several labels; a line without any has an empty label."""
+    """A column of lists if a line has several labels. Otherwise a missing label is empty."""
     if (counts == 1).all():
         return encoded(values)
     if (counts > 1).any():

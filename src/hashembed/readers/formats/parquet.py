@@ -20,14 +20,14 @@ from hashembed.readers.rows import (
     unique_names,
 )
 
-Place = tuple[int, ...]  # the number of a column, and of a column within it
+Place = tuple[int, ...]  # the index of a column, and of the nested columns within it
 
 MAGIC = b"PAR1"
 _BATCH = 1 << 13  # rows
 
 
 class Parquet:
-    """Rows of a Parquet file; problems name the row, from 1."""
+    """Rows of a Parquet file. Problems name the row, from 1."""
 
     format = "Parquet"
 
@@ -62,8 +62,8 @@ class Parquet:
         if self._label is not None and not _is_label(_kind(schema, self._label)):
             raise DataError(
                 f"{file}: the label column {'.'.join(paths[self._label])!r} holds "
-                f"{_kind(schema, self._label)}, expected strings, whole numbers, booleans or lists "
-                f"of them"
+                f"{_kind(schema, self._label)}, expected strings, whole numbers, booleans, or "
+                "lists of them"
             )
         self._schema = schema
 
@@ -76,7 +76,7 @@ class Parquet:
                 batch = next(batches, None)
                 rows = None if batch is None else self._batch(batch, number)
             except (pa.ArrowException, OSError) as error:
-                place = f"{self.file}, behind row {number - 1:,}"
+                place = f"{self.file}, after row {number - 1:,}"
                 raise DataError(f"{place}: damaged Parquet data ({_first_line(error)})") from None
             if rows is None:
                 return
@@ -84,13 +84,13 @@ class Parquet:
             number += len(rows.texts)
 
     def _columns(self) -> list[str]:
-        """The names of the columns to read; all of that name come, and those within them."""
+        """The names of the columns to read. Parquet reads all columns of a name."""
         label = [] if self._label is None else [self._label]
         taken = [*self._texts, *label, *self._kept.values()]
         return list(dict.fromkeys(self._schema.field(place[0]).name for place in taken))
 
     def _column(self, batch: pa.RecordBatch, place: Place) -> Any:
-        """The column at a place of the file's schema; of one name they come in its order."""
+        """The column at a place of the file's schema. Columns of one name keep their order."""
         names = self._schema.names
         name = names[place[0]]
         same = [i for i, found in enumerate(batch.schema.names) if found == name]
@@ -119,7 +119,7 @@ class Parquet:
         return Rows(labels, text, lines, bad, unit="row", kept=kept)
 
     def _valid_labels(self, labels: Any, number: int, bad: dict[int, Problem]) -> Any:
-        """The same for labels; in lists, a label that is not UTF-8 spoils its row."""
+        """Check labels like texts. A list with a label that is not UTF-8 makes its row bad."""
         if not pa.types.is_list(labels.type):
             names = self._valid(labels.dictionary.cast(pa.large_string()), number, {})
             if names.null_count == labels.dictionary.null_count:
@@ -141,7 +141,7 @@ class Parquet:
                 bad.setdefault(row, self._problem(number + row, reason))
 
     def _valid(self, text: Any, number: int, bad: dict[int, Problem]) -> Any:
-        """The texts, without those that are not UTF-8, which Parquet does not check."""
+        """Replace texts that are not UTF-8, which Parquet does not check, by nulls."""
         try:
             text.validate(full=True)
             return text
@@ -160,7 +160,7 @@ class Parquet:
 
 
 def _paths(schema: pa.Schema) -> dict[Place, tuple[str, ...]]:
-    """The places of all columns, and then of the columns within them, with their names."""
+    """The places of all columns, then of nested columns, with their names."""
     paths: dict[Place, tuple[str, ...]] = {}
     level: list[tuple[Place, tuple[str, ...], Any]]
     level = [((i,), (field.name,), field.type) for i, field in enumerate(schema)]
@@ -185,7 +185,7 @@ def _kind(schema: pa.Schema, place: Place) -> Any:
 
 
 def _lists(labels: Any, flat: Any) -> Iterator[list[str | None]]:
-    """The lists of these labels, of other values."""
+    """Other values in the list structure of these labels."""
     values, at = flat.to_pylist(), 0
     for length in labels.value_lengths().to_pylist():
         yield values[at : at + (length or 0)]
