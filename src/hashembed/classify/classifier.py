@@ -174,7 +174,7 @@ class TextClassifier(TrainedClassifier):
         """
         if self.class_weight in ("balanced", "sqrt"):
             raise ValueError(
-                f"class_weight={self.class_weight!r} needs all labels at once: "
+                f'class_weight="{self.class_weight}" needs all labels at once: '
                 "use a dictionary of weights, or sample_weight"
             )
         check_learning_rate(self.learning_rate)
