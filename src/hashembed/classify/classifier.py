@@ -129,8 +129,8 @@ class TextClassifier(TrainedClassifier):
 
         An interrupt (Ctrl-C) is raised like any exception, but leaves a usable model: that of the
         best validated pass, or of the last step. `history_.stopped` records it. If the loss is no
-        longer finite, training returns to the best validated pass with a warning, or raises
-        `LossNotFiniteError` (an ArithmeticError) where there is none.
+        longer finite, training returns to the best validated pass with a warning; if there is none,
+        it raises `LossNotFiniteError` (an ArithmeticError).
         """
         bags = text_to_bags(texts, training.text_config(self), self.threads)
         options = training.FitOptions(validation, checkpoint, callbacks)
@@ -174,7 +174,7 @@ class TextClassifier(TrainedClassifier):
         """
         if self.class_weight in ("balanced", "sqrt"):
             raise ValueError(
-                f"class_weight={self.class_weight!r} needs all labels at once: "
+                f'class_weight="{self.class_weight}" needs all labels at once: '
                 "use a dictionary of weights, or sample_weight"
             )
         check_learning_rate(self.learning_rate)
@@ -187,7 +187,7 @@ class TextClassifier(TrainedClassifier):
             config = training.text_config(self)
         bags = text_to_bags(texts, config, self.threads)
         weights, targets = training.weigh(self, bags, targets, sample_weight, more_may_come=True)
-        # An interrupt takes effect before or after: whatever was learned is also counted.
+        # An interrupt takes effect before or after, so that what was learned is also counted.
         uninterrupted(lambda: training.learn(self, bags, targets, weights))
         return self
 
@@ -202,10 +202,10 @@ class TextClassifier(TrainedClassifier):
 
         Args:
             path: the file; it is replaced only when the new one is complete.
-            for_training: keep everything in full precision, so that a loaded model that learns on
-                (`partial_fit`) is bit-identical to one that was never saved. Otherwise the file
-                has half the size, the learning rates of single rows are lost, and a loaded model
-                learns on with their mean.
+            for_training: keep everything in full precision, so that further training of the loaded
+                model (`partial_fit`) is bit-identical to that of the original. Otherwise the file
+                has half the size, but the learning rates of single rows are lost, and further
+                training starts with their mean.
             bits: of each number in the tables: 16, 8 or 4. With 8 or 4 the file has a half or a
                 quarter of the size, and the model is nearly as accurate (`experiments/README.md`).
         """

@@ -259,7 +259,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def _sets(labels: Any, clf: TextClassifier) -> list[Answer]:
-    """The labels of each text as a set, whatever form they come in."""
+    """The labels of each text as a set, from labels of any form."""
     targets = encode(labels, clf.classes_, clf.label_form_)
     classes = targets.classes[targets.labels.labels].tolist()
     edges = targets.labels.offsets.tolist()

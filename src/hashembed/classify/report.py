@@ -53,5 +53,5 @@ class FitReport:
         smallest = min(self.class_counts, key=self.class_counts.__getitem__)
         return (
             f", uneven: {largest} has {self.class_counts[largest]:,} texts, {smallest} "
-            f'{self.class_counts[smallest]:,} (class weight "sqrt" helps the rare ones)'
+            f'{self.class_counts[smallest]:,} (class weight "sqrt" finds more of the rare ones)'
         )

@@ -69,8 +69,8 @@ def learn_stream(
     Args:
         classifier: a new one, or one that has learned before.
         batches: the stream.
-        path: the model is saved here, with all that it needs to learn on, every `save_seconds` and
-            at the end. A process that is killed loses what came after the last save.
+        path: the model is saved here every `save_seconds` and at the end, with everything that
+            further training needs. A process that is killed loses what came after the last save.
         resume: True for the same stream from its beginning, after an interruption: texts that the
             model has learned are skipped (see `unlearned`). False for new data.
         on_report: gets the progress after `report_first` texts, then each time their number has

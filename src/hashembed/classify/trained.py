@@ -153,9 +153,9 @@ class TrainedClassifier(Estimator):
     ) -> Evaluation:
         """Compute accuracy, and precision, recall, F1 and confusion of the classes.
 
-        `threshold` counts only answers with a probability above it, `top` at most so many answers
-        per text (fastText's precision and recall at k). For a model with one label per text, a
-        text is then right if its label is among the answers.
+        With `threshold`, only answers with a probability above it count; with `top`, at most that
+        many per text (fastText's precision and recall at k). For a model with one label per text,
+        a text is then right if its label is among the answers.
         """
         truth, answers = self._judged(texts, labels, threshold, top)
         return evaluate_answers(

@@ -144,7 +144,7 @@ def fit_bags(
 
 
 def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | None) -> None:
-    """Train on some more documents, in one pass; make a model first where there is none."""
+    """Train on more documents, in one pass. The first call makes the model."""
     if not clf.__sklearn_is_fitted__():
         rows = clf.num_embeddings or STREAM_EMBEDDINGS
         _begin(clf, targets, choose_sizes(rows, rows, clf.num_buckets))

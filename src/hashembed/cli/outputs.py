@@ -1,7 +1,7 @@
 """Checks before a command writes: it must not overwrite what it reads, nor other files.
 
-An output is never one of the inputs, by whatever path. An existing file is only replaced by a file
-of the same kind, unless --force is given. Its content tells its kind.
+An output is never one of the inputs, even by another path. An existing file is only replaced by a
+file of the same kind, unless --force is given. Its content tells its kind.
 """
 
 import glob
@@ -55,7 +55,7 @@ def check_outputs(
 
 
 def _expanded(path: str) -> list[str]:
-    """The files that a path or a pattern stands for; standard input is none."""
+    """The files that a path or a pattern stands for, without standard input."""
     if path == "-":
         return []
     found = [] if os.path.exists(path) else glob.glob(path, recursive=True)

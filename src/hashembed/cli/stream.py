@@ -74,7 +74,7 @@ def _line(progress: "Progressive") -> str:
 def _model_so_far(
     ctx: click.Context, classifier: "TextClassifier", options: TrainOptions
 ) -> "TextClassifier":
-    """The model in --output, or the new one where there is no such file yet."""
+    """The model in --output, or the new one if there is no such file yet."""
     from hashembed.classify.classifier import TextClassifier
 
     output, quiet = options.output, options.quiet

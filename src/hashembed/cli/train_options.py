@@ -40,7 +40,7 @@ NEVER_STREAM = {
     "plot": "there are no passes to draw",
     "checkpoint": "the model itself is saved while it learns; see --resume",
     "cache_dir": "a stream keeps nothing",
-    "bits": "the model is saved in full precision, so that it can learn on",
+    "bits": "the model is saved in full precision, for further training",
 }
 
 
