@@ -24,36 +24,47 @@ class TextClassifier(TrainedClassifier):
     """Classifies texts by the hash vectors of their n-grams.
 
     Args:
-        ngrams: lengths of word n-grams, shortest and longest.
-        subwords: lengths of character n-grams, shortest and longest; None for none.
-        lowercase: whether to ignore case.
-        punctuation: "drop" it, or "keep" runs of it (`++`, `:-)`) as words.
-        embedding_dim: d, the size of a vector; None chooses by the number of classes.
-        num_hashes: k, the number of hash functions.
-        num_embeddings, num_buckets: K and B, the sizes of the two tables; None chooses by the
-            number of distinct n-grams in the training data.
-        hidden_layers: widths of the layers between the bag and the output (needs torch). Without
-            any it is the paper's shallow model, which is fast and on most data sets at least as
+        ngrams: shortest and longest word n-gram, in words (default 1 and 2).
+        subwords: shortest and longest character n-gram, in characters. None (default) uses none.
+        lowercase: ignore case (default True).
+        punctuation: "drop" (default) removes it, "keep" treats each run of it (`++`, `:-)`) as a
+            word.
+        embedding_dim: d, the width of a vector. None (default) chooses it from the number of
+            classes.
+        num_hashes: k, the number of hash functions, and so of buckets for each n-gram (default 2).
+        num_embeddings: K, the number of rows of importance weights. None (default) chooses it from
+            the number of distinct n-grams in the training data.
+        num_buckets: B, the number of component vectors. None (default) chooses it from K.
+        hidden_layers: widths of the hidden layers, from input to output (needs torch). The default,
+            none, is the paper's shallow model. It is fast, and on most data sets at least as
             accurate.
-        members: number of models in the ensemble. Each has its own hash functions; they vote.
-        device: "cpu", "cuda", or "auto" for a GPU if there is one (a GPU needs torch).
-        passes: passes over the training data; None chooses by the data.
-        learning_rate: the initial rate; None chooses by the model and the lengths of the texts.
-        batch_size: documents in a step; None chooses by their lengths.
-        validation_fraction: fraction of the training data to hold out for validation.
+        members: number of models in the ensemble (default 1). Each has its own hash functions; they
+            vote.
+        device: "cpu" (default), "cuda" (needs torch), or "auto" for a GPU if there is one.
+        passes: passes over the training data. None (default) chooses from the data.
+        learning_rate: initial learning rate. None (default) chooses it from the number of classes,
+            the length of the texts and the number of passes.
+        batch_size: documents in a training step. None (default) chooses it from their lengths.
+        validation_fraction: fraction of the training data to hold out for validation (default 0).
         patience: stop after this many passes without a lower validation loss, and keep the best
-            pass. Needs validation data. Without `passes`, training stops after 100 at the latest.
-        class_weight: "balanced" gives rare classes the same total weight as common ones, "sqrt"
-            is halfway there; or a dictionary of weights (`docs/guides/imbalance.md`).
-        seed: the same seed gives the same model, for any number of threads.
-        threads: number of threads; None uses all cores.
-        verbose: show a progress bar, each pass and a summary on standard error.
+            pass. Needs validation data. If `passes` is None, training stops after 100 passes at the
+            latest. None (default) runs all passes.
+        class_weight: "balanced" gives all classes the same total weight; "sqrt" is a milder form.
+            A dictionary gives a weight for each class. None (default) weights all texts alike.
+            See `docs/guides/imbalance.md`.
+        seed: the same seed gives the same model, for any number of threads (default 0).
+        threads: number of threads. None (default) uses all cores.
+        verbose: print a progress bar, a line for each pass and a summary to standard error
+            (default False).
 
     Labels are str, int or bool. Lists of labels, or a matrix of zeros and ones, train a multi-label
-    model: a text may have any number of labels.
+    model, in which a text may have any number of labels.
 
-    After training, `classes_` holds the classes, `class_counts_` the number of texts of each,
-    `report_` the counts of the data and the chosen sizes, and `history_` every pass.
+    Attributes:
+        classes_: the classes.
+        class_counts_: the number of training texts of each class.
+        report_: counts of the training data, and the sizes that were chosen.
+        history_: loss and other numbers of every pass.
 
     Example:
         >>> clf = TextClassifier().fit(["good film", "bad film", "a good one"], ["+", "-", "+"])
@@ -116,21 +127,22 @@ class TextClassifier(TrainedClassifier):
         checkpoint: str | os.PathLike[str] | None = None,
         callbacks: Sequence[Callable[[Progress], object]] = (),
     ) -> Self:
-        """Train on texts (a column or list of str) and their labels.
+        """Train on texts and their labels.
 
         Args:
             texts: one str for each document: a list, or an Arrow, NumPy or pandas column.
-            labels: one label, or a list of labels, for each text; or an indicator matrix.
-            sample_weight: a weight for each text.
-            validation: texts and labels to validate on, instead of a part of the training data.
+            labels: one label, or a list of labels, for each text; or an indicator matrix, with a
+                row for each text and a column of zeros and ones for each label.
+            sample_weight: a weight for each text. None (default) weights all texts alike.
+            validation: (texts, labels) to validate on, instead of a part of the training data.
             checkpoint: a file for the training state, written after every pass. If it exists,
                 training resumes from it. The result is bit-identical to an uninterrupted run.
-            callbacks: functions that get the `Progress` of training after every few steps.
+            callbacks: functions that are called with the `Progress` of training every few steps.
 
-        An interrupt (Ctrl-C) is raised like any exception, but leaves a usable model: that of the
-        best validated pass, or of the last step. `history_.stopped` records it. If the loss is no
-        longer finite, training returns to the best validated pass with a warning; if there is none,
-        it raises `LossNotFiniteError` (an ArithmeticError).
+        Ctrl-C raises KeyboardInterrupt but leaves a usable model: that of the best validated pass,
+        or of the last step without validation. `history_.stopped` records the interrupt. If the
+        loss is no longer finite, training warns and returns to the best validated pass. If there is
+        none, it raises `LossNotFiniteError` (an ArithmeticError).
         """
         bags = text_to_bags(texts, training.text_config(self), self.threads)
         options = training.FitOptions(validation, checkpoint, callbacks)
@@ -148,9 +160,16 @@ class TextClassifier(TrainedClassifier):
     ) -> Self:
         """Train on batches of (texts, labels), for data whose text does not fit into memory.
 
-        With `cache_dir`, the keys go to a temporary file there (8 bytes per n-gram); memory then
-        holds one batch, the model, and 16 bytes per text. The model is the same as that of `fit`,
-        and so are the other arguments.
+        The model is the same as that of `fit` on all batches together.
+
+        Args:
+            batches: pairs of texts and labels, each in a form that `fit` takes. Read once.
+            cache_dir: a folder for a temporary file with the keys of the n-grams (8 bytes each).
+                Memory then holds one batch, the model, and 16 bytes for each text. None (default)
+                keeps the keys in memory.
+            validation: as in `fit`.
+            checkpoint: as in `fit`.
+            callbacks: as in `fit`.
         """
         with KeyStore(cache_dir) if cache_dir is not None else nullcontext() as store:
             bags, targets = training.read_batches(self, batches, store)
@@ -167,10 +186,17 @@ class TextClassifier(TrainedClassifier):
     ) -> Self:
         """Learn from more texts, in their order, in one pass. Labels may be new.
 
-        The first call makes the tables, which never grow: K is a million unless
-        `num_embeddings` is given. It may name `classes` known in advance. A new label adds a class
-        at the end of `classes_` and leaves the answers for the other classes as they are. The
-        order matters in online learning: the last texts count most.
+        The first call creates the tables, which never grow. They have K = 1,000,000 rows unless
+        `num_embeddings` is given. A new label adds a class at the end of `classes_` and leaves the
+        logits of the other classes as they are. The order of the texts matters: recent texts count
+        most.
+
+        Args:
+            texts: as in `fit`.
+            labels: as in `fit`.
+            classes: classes known in advance; read by the first call only. None (default) learns
+                the classes from the labels.
+            sample_weight: a weight for each text. None (default) weights all texts alike.
         """
         if self.class_weight in ("balanced", "sqrt"):
             raise ValueError(
@@ -201,18 +227,24 @@ class TextClassifier(TrainedClassifier):
         """Write the model to one safetensors file.
 
         Args:
-            path: the file; it is replaced only when the new one is complete.
-            for_training: keep everything in full precision, so that further training of the loaded
-                model (`partial_fit`) is bit-identical to that of the original. Otherwise the file
-                has half the size, but the learning rates of single rows are lost, and further
-                training starts with their mean.
-            bits: of each number in the tables: 16, 8 or 4. With 8 or 4 the file has a half or a
-                quarter of the size, and the model is nearly as accurate (`experiments/README.md`).
+            path: the model file. An existing file is replaced once the new one is complete.
+            for_training: keep full precision and the state of the optimizer. Further training of
+                the loaded model (`partial_fit`) is then bit-identical to that of the original. By
+                default (False) the file has half that size, but the learning rate of each row is
+                lost: after loading, all rows continue at the mean rate.
+            bits: bits for each number in the tables: 16 (default), 8 or 4. With 8 the file has half
+                the size, with 4 a quarter. The model is nearly as accurate
+                (`experiments/README.md`).
         """
         self._fitted()
         save_classifier(self, path, for_training, bits)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> Self:
-        """Read a model that `save` wrote."""
+        """Load a model that `save` wrote.
+
+        Args:
+            path: the model file.
+            threads: number of threads. None (default) uses all cores.
+        """
         return load_classifier(cls, path, threads)

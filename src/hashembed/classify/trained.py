@@ -27,7 +27,7 @@ from hashembed.text.pipeline import text_to_bags
 
 
 class NotShallowError(TypeError):
-    """Only a single shallow model can do this; the model has another form."""
+    """Raised when only a single shallow model on the CPU can do what was asked."""
 
 
 class TrainedClassifier(Estimator):
@@ -69,24 +69,26 @@ class TrainedClassifier(Estimator):
     stream_position_: StreamPosition
 
     def predict_proba(self, texts: Any) -> F32:
-        """Return probabilities (texts, classes), in the order of `classes_`.
+        """Return probabilities (texts, classes), with the columns in the order of `classes_`.
 
-        A text without a word gets the prior: the class frequencies of the training data.
+        A text without words gets the class frequencies of the training data.
         """
         return self._probabilities(*self._scored(texts))
 
     def decision_function(self, texts: Any) -> F32:
-        """Return logits (texts, classes). For two classes: second minus first, (texts,)."""
+        """Return logits (texts, classes). With two classes: second minus first, shape (texts,)."""
         z = self._logits(texts)
         if z.shape[1] == 2 and not self._multilabel:
             return np.asarray(z[:, 1] - z[:, 0])
         return z
 
     def predict(self, texts: Any, *, threshold: float | None = None) -> npt.NDArray[Any]:
-        """Return the most likely class of each text; a multi-label model gives all likely labels.
+        """Return the most likely class of each text. A multi-label model returns all likely labels.
 
-        threshold: a multi-label model gives the labels with a probability above it; None is 0.5.
-            Use `predict_top` for a threshold on a model with one label per text.
+        Args:
+            texts: one str for each document.
+            threshold: for multi-label models: return the labels with a probability above it. None
+                (default) is 0.5. For a model with one label per text, use `predict_top` instead.
         """
         z = self._logits(texts)
         if self._multilabel:
@@ -103,10 +105,13 @@ class TrainedClassifier(Estimator):
     def predict_top(
         self, texts: Any, k: int | None = 5, *, threshold: float | None = None
     ) -> list[list[tuple[Any, float]]]:
-        """Return the k most likely classes of each text with probabilities, the likeliest first.
+        """Return the k most likely classes of each text and their probabilities, likeliest first.
 
-        k = None returns all classes. With a threshold, only classes with a probability above it
-        are returned, which may be none.
+        Args:
+            texts: one str for each document.
+            k: most classes for each text (default 5). None returns all classes.
+            threshold: return only classes with a probability above it, possibly none. None
+                (default) sets no limit.
 
         Example:
             >>> clf = TextClassifier(batch_size=1).fit(["good film", "bad film"], ["+", "-"])
@@ -128,9 +133,9 @@ class TrainedClassifier(Estimator):
     def transform(self, texts: Any) -> Any:
         """Return the vectors of texts (texts, d), float32: the sums of their n-grams' vectors.
 
-        These are the inputs of the output layer or of the first hidden layer. An ensemble returns
-        the vectors of all members, concatenated. A text without a word is all zeros. In a
-        scikit-learn pipeline the vectors are features for another estimator.
+        These vectors are the input of the output layer, or of the first hidden layer. An ensemble
+        returns the vectors of all members, concatenated. The vector of a text without words is
+        zero. In a scikit-learn pipeline the vectors are features for another estimator.
         """
         model = self._fitted()
         vectors = model.vectors(text_to_bags(texts, self.text_config_, self.threads))
@@ -151,11 +156,18 @@ class TrainedClassifier(Estimator):
         threshold: float | None = None,
         top: int | None = None,
     ) -> Evaluation:
-        """Compute accuracy, and precision, recall, F1 and confusion of the classes.
+        """Compute accuracy, the confusion matrix, and precision, recall and F1 of each class.
 
-        With `threshold`, only answers with a probability above it count; with `top`, at most that
-        many per text (fastText's precision and recall at k). For a model with one label per text,
-        a text is then right if its label is among the answers.
+        By default a multi-label model answers with the labels above 0.5, any other model with the
+        likeliest class. With `threshold` or `top`, a model with one label per text may give several
+        answers, or none. A text is then right if its label is among them.
+
+        Args:
+            texts: one str for each document.
+            labels: the true labels, in a form that `fit` takes.
+            threshold: count all labels with a probability above it.
+            top: count at most this many answers for each text, as fastText's precision and recall
+                at k do.
         """
         truth, answers = self._judged(texts, labels, threshold, top)
         return evaluate_answers(
@@ -168,7 +180,7 @@ class TrainedClassifier(Estimator):
         )
 
     def score(self, texts: Any, labels: Any, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return the accuracy; of a multi-label model, the share of texts with all labels right."""
+        """Return the share of texts with the right label. Multi-label: with exactly its labels."""
         truth, answers = self._judged(texts, labels, None, None)
         right = right_texts(truth.labels, answers, len(truth.classes), self._multilabel)
         if sample_weight is None:
@@ -178,10 +190,14 @@ class TrainedClassifier(Estimator):
     def explain(self, text: str, class_: Any = None) -> Explanation:
         """Show how much each n-gram of a text adds to the logit of each class.
 
-        The result is shown for `class_`, or for the most likely class. It is exact for a single
-        shallow model. With hidden layers or an ensemble, an n-gram's contribution is what the
-        logit loses without it; these do not quite add up, and `unexplained` says by how much.
-        A text without a word is explained by the class frequencies alone.
+        The explanation is exact for a single shallow model. With hidden layers or an ensemble, the
+        contribution of an n-gram is what the logit loses without it. These contributions do not add
+        up to the logit; `unexplained` is the difference. A text without words is explained by the
+        class frequencies alone.
+
+        Args:
+            text: one text.
+            class_: the class that the result is printed for. None (default) is the likeliest.
         """
         if not isinstance(text, str):
             raise TypeError(f"explain takes one text, a str, found {type(text).__name__}")
@@ -209,7 +225,7 @@ class TrainedClassifier(Estimator):
 
     @property
     def prior_(self) -> F32:
-        """The class frequencies of the training data: the answer for a text without a word."""
+        """The class frequencies of the training data: the answer for a text without words."""
         counts = self.class_counts_.astype(np.float64)
         if self._multilabel:
             return np.asarray(counts / max(self.texts_seen_, 1), np.float32)
@@ -258,7 +274,7 @@ class TrainedClassifier(Estimator):
 
 
 def shallow_model(clf: TrainedClassifier, wish: str) -> ShallowModel:
-    """Return the classifier's model if it is a single shallow one; only that one can do `wish`."""
+    """Return the model if it is a single shallow one. Otherwise raise: `wish` needs one."""
     clf._check_fitted()
     if not isinstance(clf.model_, ShallowModel):
         plan = clf.engine_plan_

@@ -1,4 +1,4 @@
-"""From a vocabulary and a budget to sizes: which K, B and k to choose, and what they cost."""
+"""Chooses table sizes K, B and k for a vocabulary and a budget, and computes their cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -57,7 +57,7 @@ class Collision:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One choice of sizes, its cost, and what collides in it (see `theory`)."""
+    """One choice of sizes, its cost and its expected collisions (see `theory`)."""
 
     num_embeddings: int
     num_buckets: int
@@ -73,9 +73,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan:
-    """Candidates by number of hashes, most buckets first; `recommended` is one of them.
+    """Candidate sizes, sorted by number of hashes, then with the most buckets first.
 
-    No recommendation means: take a standard table. `reason` says why in either case.
+    Attributes:
+        request: the requirements.
+        candidates: the sizes to choose from.
+        recommended: one of the candidates. None recommends a standard table.
+        reason: why, in one sentence.
+        notes: further remarks.
     """
 
     request: Request
@@ -97,7 +102,11 @@ class Plan:
         }
 
     def plot(self, path: str | PathLike[str]) -> None:
-        """Draw collisions and size against B for k = 1 to 4, with K = 10 B or the dictionary's."""
+        """Plot collisions and size against B for k = 1 to 4. K is 10 B, or the dictionary's size.
+
+        Args:
+            path: the image file; its extension chooses the format.
+        """
         figure = new_figure("a plan", 11, 4.5)
         chance, size = figure.subplots(1, 2)
         request, dictionary = self.request, self.request.indexing == "identity"
@@ -143,9 +152,20 @@ def plan(
     num_hashes: int | Sequence[int] = (1, 2, 3, 4),
     indexing: Indexing = "independent",
 ) -> Plan:
-    """Sizes for `vocabulary` distinct tokens that fit the budget, or follow the paper's rule.
+    """Choose the sizes of the tables for a vocabulary and a budget.
 
-    With `identity` indexing (a dictionary), K is the vocabulary and only B is chosen.
+    Args:
+        vocabulary: the number of distinct tokens.
+        embedding_dim: d, the width of a vector.
+        budget_bytes: the most bytes for all parameters. None (default) follows the paper's rule
+            K = 10 B instead.
+        dtype_bytes: bytes for each parameter (default 4, float32).
+        num_hashes: k, one number or several to try (default 1 to 4).
+        indexing: as in `HashSpec` (default "independent"). With "identity" (a dictionary), K is the
+            vocabulary, and only B is chosen.
+
+    Raises:
+        BudgetError: the budget is too small for any sensible sizes.
     """
     one_of("indexing", indexing, INDEXINGS)
     most_tokens = MAX_SIZE if indexing == "identity" else MAX_NUMBER
@@ -173,7 +193,7 @@ def plan(
 
 
 def round_down(number: int) -> int:
-    """The nearest number below with two significant digits; never negative."""
+    """Round down to two significant digits; at least 0."""
     number = max(number, 0)
     unit: int = 10 ** max(len(str(number)) - 2, 0)
     return number // unit * unit

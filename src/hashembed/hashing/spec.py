@@ -1,16 +1,16 @@
 """The hash, as a specification: from a token to its importance row and its k buckets.
 
 Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported.
-`docs/how-it-works/hash.md` says the same in words and pins it with test vectors. Other files have
-the same functions for Numba (`scalars.py`, `locate.py`) and torch (`nn/ops/indexing.py`); tests
-compare them with this one.
+`docs/how-it-works/hash.md` describes the hash in words and lists test vectors. Other files implement
+the same functions for Numba (`scalars.py`, `locate.py`) and torch (`nn/ops/indexing.py`). Tests
+compare them with this file.
 
     word          -> key        two lanes of MurmurHash3_x86_32
     n-gram        -> key        MurmurHash3_x86_32 over its words' lanes
     integer id    -> key        a bijection of the 64-bit integers
     key           -> row, k buckets
 
-A key is two 32-bit lanes (a, b) kept in one int64, b in the high half.
+A key is two 32-bit lanes (a, b) in one int64, with b in the high half.
 """
 
 from collections.abc import Sequence
@@ -110,15 +110,15 @@ def word_key(word: str) -> int:
 
 
 def subword_key(piece: str) -> int:
-    """Key of a character n-gram; its own domain, so 'her' in 'where' is not the word 'her'."""
+    """Key of a character n-gram, in its own domain: 'her' in 'where' is not the word 'her'."""
     return bytes_key(piece.encode(), SUBWORD_SEEDS)
 
 
 def ngram_key(words: Sequence[str]) -> int:
-    """Key of an n-gram. One word is its own key; more words hash their lanes, in order.
+    """Key of an n-gram. One word has its word key; several words hash their lanes, in order.
 
-    Lane a is MurmurHash3_x86_32 of the words' a lanes as little-endian blocks of four bytes; lane b
-    likewise. So an n-gram with one word more costs one block more, for any n.
+    Lane a is MurmurHash3_x86_32 of the words' a lanes as little-endian blocks of four bytes. Lane b
+    is the same of their b lanes. So each further word costs one more block, for any n.
     """
     if not words:
         raise ValueError("an n-gram has at least one word, found none")
@@ -174,19 +174,26 @@ def bucket_hash(a: U32, b: U32, seed: np.uint32) -> U32:
 
 
 def default_num_buckets(num_embeddings: int, num_hashes: int) -> int:
-    """The most buckets that keep the paper's K > 10 B, and at least k."""
+    """The largest B with K > 10 B, the paper's rule, but at least k."""
     return max(num_hashes, (num_embeddings - 1) // 10)
 
 
 @dataclass(frozen=True)
 class HashSpec:
-    """Which row and which buckets a key picks: everything needed to repeat it, and nothing else.
+    """Specifies completely which row and which buckets belong to a key.
 
-    `independent`: the row from lane a, the buckets from both lanes, so two tokens are confused only
-    when the row and all k buckets agree. `shared`: id = D1(w) in [0, K) is the row, and the
-    buckets follow from the id alone, as in the paper's main text. `identity`: the key *is* the id
-    (a dictionary's rank, below K); and where every id can have a bucket of its own (B = K), the
-    first function is the identity too.
+    Args:
+        num_embeddings: K, the number of rows of importance weights, up to 2^32.
+        num_buckets: B, the number of component vectors, from k to 2^32.
+        num_hashes: k, the number of buckets of each key, up to 64 (default 2).
+        indexing: how a key becomes a row and k buckets (default "independent"):
+            "independent": the row comes from lane a, the buckets from both lanes. Two tokens have
+            the same vector only if the row and all k buckets agree.
+            "shared": the row is the id D1(w) in [0, K), and the buckets follow from that id alone,
+            as in the paper's main text.
+            "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K, every
+            id also has its own first bucket: the id itself.
+        seed: chooses the hash functions; any int64 (default 0).
     """
 
     num_embeddings: int  # K

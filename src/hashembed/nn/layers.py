@@ -22,29 +22,41 @@ Mode = Literal["sum", "mean"]
 
 
 class HashEmbedding(HashedModule, RowModule):
-    """Looks up hash vectors, as `nn.Embedding` looks up rows; any int64 is a valid id.
+    """Looks up hash vectors, as `nn.Embedding` looks up rows. Any int64 is a valid id.
 
     Args:
-        num_embeddings: K, the rows of importance weights; about the number of distinct ids, but
-            more ids than K are fine.
+        num_embeddings: K, the number of rows of importance weights: about the number of distinct
+            ids. There may be more ids than K; some then share a row.
         embedding_dim: d, the width of a component vector.
-        padding_idx: an id whose vector is zeros and which never trains.
-        max_norm, norm_type, scale_grad_by_freq: those of `nn.Embedding`, at their defaults only.
-        sparse: sparse gradients, for `torch.optim.SparseAdam` and SGD.
-        num_buckets: B, the component vectors shared by all ids; None takes about K / 10.
-        num_hashes: k, the number of components that an id mixes.
-        aggregation: "sum" adds the weighted components, "concat" lays them side by side.
-        append_importance: append the k importance weights to the vector.
-        indexing: "independent" (default) hashes rows and buckets apart; "shared" derives the
-            buckets from the row, as in the paper; "identity" takes ids as rows, from 0 to K - 1.
-        importance: False fixes all importance weights at 1 (the hashing trick) and stores none.
-        seed: chooses the hash functions and the initial values. None draws both from torch's global
-            generator: they follow `torch.manual_seed`, and every layer has its own. The hash is
-            saved in the `state_dict` and comes back with it.
-        generator: draws the initial values, whatever the seed.
+        padding_idx: an id whose vector is always zero and is never trained. None (default): no such
+            id.
+        max_norm: as in `nn.Embedding`, but only None is supported.
+        norm_type: as in `nn.Embedding`, but only 2.0 is supported.
+        scale_grad_by_freq: as in `nn.Embedding`, but only False is supported.
+        sparse: compute sparse gradients, for `torch.optim.SparseAdam` and SGD (default False).
+            The row optimizers of `hashembed.optim` do not need it.
+        num_buckets: B, the number of component vectors, which all ids share. None (default) takes
+            about K / 10.
+        num_hashes: k, the number of component vectors that an id combines (default 2).
+        aggregation: "sum" (default) adds the weighted component vectors, "concat" concatenates
+            them.
+        append_importance: append the k importance weights to the vector (default False).
+        indexing: "independent" (default) hashes the id once for its row and again for its buckets;
+            "shared" derives the buckets from the row, as in the paper; "identity" takes the id
+            itself, from 0 to K - 1, as the row.
+        importance: False fixes all importance weights at 1 (the hashing trick) and stores none
+            (default True).
+        seed: chooses the hash functions and the initial values. None (default) draws both from
+            torch's global generator, so they follow `torch.manual_seed` and differ between layers.
+            The `state_dict` contains the hash functions; loading it restores them.
+        device: device of the tables. None (default) is torch's default device.
+        dtype: floating point type of the tables. None (default) is torch's default type.
+        generator: draws the initial values instead of `seed`.
 
     Attributes:
-        weight: E, (B, d). importance: P, (K, k), or None. output_dim: the vectors' width.
+        weight: E, the component vectors, (B, d).
+        importance: P, the importance weights, (K, k), or None.
+        output_dim: width of the vectors that the layer returns.
 
     Example:
         >>> layer = HashEmbedding(1_000_000, 20)
@@ -112,7 +124,7 @@ class HashEmbedding(HashedModule, RowModule):
 
     @property
     def num_embeddings(self) -> int:
-        """K, the rows of importance weights."""
+        """K, the number of rows of importance weights."""
         return self.spec.num_embeddings
 
     @property
@@ -122,7 +134,7 @@ class HashEmbedding(HashedModule, RowModule):
 
     @property
     def num_hashes(self) -> int:
-        """k, the components an id mixes."""
+        """k, the number of component vectors that an id combines."""
         return self.spec.num_hashes
 
     @property
@@ -132,22 +144,26 @@ class HashEmbedding(HashedModule, RowModule):
 
     @property
     def seed(self) -> int:
-        """The integer behind the hash functions."""
+        """The seed of the hash functions."""
         if self._was_written():
             self._reconcile()
         return self.spec.seed
 
     @property
     def output_dim(self) -> int:
-        """Width of the vectors that come out."""
+        """Width of the vectors that the layer returns."""
         width = self.embedding_dim * (self.num_hashes if self.aggregation == "concat" else 1)
         return width + (self.num_hashes if self.append_importance else 0)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """E ~ N(0, 0.1), P ~ N(0, 0.0005); the hash stays.
+        """Draw new initial values. The hash functions stay.
 
-        `generator` draws them; by default the layer's `seed`, if one was given, or torch's global
-        generator for the CPU. The values are the same on any device, sharded or not.
+        E and P are normal with mean 0 and standard deviations 0.1 and 0.0005. The values are the
+        same on any device, sharded or not.
+
+        Args:
+            generator: draws the values. None (default) uses a generator with the layer's `seed`, if
+                one was given, and otherwise torch's global CPU generator.
         """
         if generator is None:
             generator = torch.default_generator
@@ -158,7 +174,12 @@ class HashEmbedding(HashedModule, RowModule):
             fill_normal(self.importance, IMPORTANCE_STD, generator)
 
     def forward(self, ids: Tensor | None = None, *, input: Tensor | None = None) -> Tensor:
-        """Ids of any shape (...) -> vectors (..., output_dim); `input` is `nn.Embedding`'s name."""
+        """Return the vectors of ids.
+
+        Args:
+            ids: int tensor of any shape (...). The result has the shape (..., output_dim).
+            input: the same under the name that `nn.Embedding` has for it. Give one of the two.
+        """
         ids = check_ids("ids", given_ids(ids, input))
         return ops.hash_embedding(
             self._checked(ids),
@@ -224,13 +245,13 @@ class HashEmbedding(HashedModule, RowModule):
 
 
 class HashEmbeddingBag(HashEmbedding):
-    """Sums or means of hash vectors over bags of ids, as `nn.EmbeddingBag`.
+    """Computes sums or means of hash vectors over bags of ids, as `nn.EmbeddingBag` does.
 
-    Takes the arguments of `HashEmbedding`, and:
+    Takes the arguments of `HashEmbedding` (`padding_idx` by keyword only), and:
 
     Args:
-        mode: "sum" or "mean".
-        include_last_offset: `offsets` ends with the end of the last bag.
+        mode: "sum" (default) or "mean".
+        include_last_offset: `offsets` has one more entry, the end of the last bag (default False).
 
     Example:
         >>> layer = HashEmbeddingBag(1_000_000, 20)
@@ -266,7 +287,15 @@ class HashEmbeddingBag(HashEmbedding):
         *,
         input: Tensor | None = None,
     ) -> Tensor:
-        """Ids (N,) with offsets, or ids (bags, length) -> (bags, output_dim)."""
+        """Return one vector for each bag, (bags, output_dim).
+
+        Args:
+            ids: ids of all bags, (N,), with `offsets`; or bags of equal length, (bags, length).
+            offsets: where each bag starts in `ids`.
+            per_sample_weights: a factor for each id, in the shape of `ids`. Needs `mode="sum"`.
+                None (default) is 1 for all.
+            input: `ids` under the name that `nn.EmbeddingBag` has for it. Give one of the two.
+        """
         if per_sample_weights is not None and self.mode != "sum":
             raise ValueError(f'per_sample_weights need mode="sum", found mode={self.mode!r}')
         ids, offsets, per_sample_weights = to_bags(

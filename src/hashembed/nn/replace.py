@@ -1,4 +1,4 @@
-"""Replace the large embedding tables of any model by hash layers."""
+"""Replaces the large embedding tables of any model with hash layers."""
 
 import warnings
 from dataclasses import dataclass, field, replace
@@ -46,17 +46,25 @@ def replace_embeddings(
     indexing: str = "identity",
     **options: Any,
 ) -> Replacement:
-    """Swap every `nn.Embedding` and `nn.EmbeddingBag` with at least `min_parameters`, in place.
+    """Replace every large `nn.Embedding` and `nn.EmbeddingBag` of a model, in place.
 
-    The new layers are untrained: their vectors are learned, not copied. `indexing="identity"`
-    keeps the ids that the model has; choose "independent" to accept any int64 from now on. Further
-    `options` go to `HashEmbedding`; those that change the vectors' width do not fit here. Without a
-    `seed` each table gets hash functions of its own, from its name in the model, and initial values
-    from torch's global generator.
+    The new layers are untrained: no vectors are copied. A table stays if a hash layer does not
+    support its options or would not be smaller; the report gives the reason. If the weight of a
+    table is tied to another module, the function raises an error and changes nothing.
 
-    Returns a report of the parameters before and after. Tables whose options a hash layer does not
-    have, or that would not get smaller, are left alone and listed with the reason. Raises before
-    anything is changed if a table's weight is tied to another module.
+    Args:
+        model: the model to change.
+        min_parameters: replace tables with at least this many parameters.
+        num_buckets: B of each new layer. None (default) takes about a tenth of the table's rows.
+        num_hashes: k of each new layer (default 2).
+        indexing: "identity" (default) accepts the ids that the table accepts; "independent" accepts
+            any int64.
+        **options: other arguments of `HashEmbedding`, except those that change the width of the
+            vectors. Without a `seed`, the hash functions of a layer follow from its name in the
+            model, and its initial values come from torch's global generator.
+
+    Returns:
+        A report with the number of parameters before and after.
 
     Example:
         >>> model = nn.Sequential(nn.Embedding(1_000_000, 64), nn.Linear(64, 2))

@@ -6,16 +6,16 @@
     optimizer.zero_grad()
 
 The work of a step does not depend on the size of a table. Results are bit-identical for any number
-of threads, and on a GPU from run to run. Creating the optimizer is enough: while it lives, and no
-other optimizer steps on its parameters, hash layers on the CPU or, with Triton, on a CUDA GPU give
-them sparse gradients. Everything else (dense layers, layers inside `torch.func`) has dense
-gradients and is updated by the ordinary dense rule.
+of threads, and on a GPU from run to run. Nothing has to be switched on: once the optimizer exists,
+hash layers compute sparse gradients for its tables, on the CPU and, with Triton, on a CUDA GPU.
+This ends when the optimizer is deleted or another optimizer steps on the tables. All other
+parameters (dense layers, layers inside `torch.func`) have dense gradients and get dense updates.
 
-With `in_backward=True` the backward pass of a hash layer on a GPU applies the gradients of its
-tables at once: they are never stored, nothing waits for the GPU, and a CUDA graph can capture the
-whole step (then give `lr` as a tensor on the GPU to change it). Their `grad` stays None, so there
-is one backward pass for each step, without GradScaler and without clipping of these gradients.
-`step()` updates all other parameters. On the CPU it changes nothing.
+With `in_backward=True` the backward pass of a hash layer on a GPU updates the tables itself. Their
+gradients are never stored, the host does not wait for the GPU, and a CUDA graph can capture the
+whole step. (To change `lr` between replays, give it as a tensor on the GPU.) The `grad` of a table
+stays None. So every step has exactly one backward pass, and neither GradScaler nor clipping works
+on these gradients. `step()` updates all other parameters. On the CPU the option changes nothing.
 """
 
 import math
@@ -40,16 +40,18 @@ class RowSGD(RowOptimizer):
     """`torch.optim.SGD` on touched rows only. The results are the same.
 
     With momentum a row moves in every step, even without a gradient. It catches up when a hash
-    layer is about to read it, as under `RowAdam`, but exactly; momentum that decayed by a factor of
-    1e10 is dropped.
+    layer is about to read it, as under `RowAdam`. The result is exact up to rounding, except that
+    momentum is dropped once it has decayed by a factor of 1e10.
 
     Args:
         params: parameters or parameter groups.
-        lr: the learning rate.
-        momentum: what is left of a row's past gradients after each step, from 0 to below 1.
-        nesterov: Nesterov's momentum.
-        weight_decay: for dense gradients only.
-        in_backward: update the tables of hash layers in the backward pass, on a GPU.
+        lr: learning rate (default 0.001).
+        momentum: factor by which a row's momentum decays in each step, from 0 (default, no
+            momentum) to below 1.
+        nesterov: use Nesterov momentum (default False).
+        weight_decay: L2 penalty, for dense gradients only (default 0).
+        in_backward: on a GPU, update the tables of hash layers during the backward pass (default
+            False).
     """
 
     _moment_names = ("momentum_buffer",)
@@ -148,12 +150,14 @@ class RowAdagrad(RowOptimizer):
 
     Args:
         params: parameters or parameter groups.
-        lr: the learning rate.
-        eps: added to the root of the accumulated squares.
-        rowwise: keep one accumulator for each row, of the mean square of its gradient, instead of
-            one for each weight: less memory and less traffic. For sparse gradients only.
-        weight_decay: for dense gradients only.
-        in_backward: update the tables of hash layers in the backward pass, on a GPU.
+        lr: learning rate (default 0.01).
+        eps: added to the square root of the accumulator (default 1e-10).
+        rowwise: keep one accumulator for each row (the sum of its mean squared gradients) instead
+            of one for each weight. It needs less memory and less memory traffic. For sparse
+            gradients only (default False).
+        weight_decay: L2 penalty, for dense gradients only (default 0).
+        in_backward: on a GPU, update the tables of hash layers during the backward pass (default
+            False).
     """
 
     def __init__(
@@ -203,33 +207,36 @@ class RowAdagrad(RowOptimizer):
 
 
 class RowAdam(RowOptimizer):
-    """`torch.optim.Adam` on touched rows only; a row makes up for the steps that it skipped.
+    """`torch.optim.Adam` on touched rows only. A row catches up on the steps that it missed.
 
-    Under Adam a row whose gradient is zero still moves, by its momentum. A row with moments m and v
-    after step s that is next needed at step t would have moved by
+    Under Adam a row whose gradient is zero still moves, by its momentum. Take a row with moments m
+    and v after step s that is next needed at step t. Dense Adam would have moved it by
 
         m / (sqrt(v) + eps') * sum_{u = s+1}^{t-1} c_u M_u / sqrt(V_u)
         c_u = lr_u sqrt(1 - beta2^u) / (1 - beta1^u)
 
-    where M_u and V_u are the products of all beta1 and beta2 from step s + 1 to u, and its moments
-    would have decayed to M m and V v. The sum is the same for all rows last updated at step s, so
-    one number for each past step is enough, with the learning rates and betas of that time. There
-    are two approximations: eps shrinks along with sqrt(v), from eps' = eps sqrt(1 - beta2^(s+1))
-    on, and momentum that decayed by a factor of 1e10 is dropped.
+    where M_u and V_u are the products of all beta1 and beta2 from step s + 1 to u. Its moments
+    would have decayed to M_{t-1} m and V_{t-1} v. The sum is the same for all rows last updated at
+    step s. So the optimizer keeps one number for each past step, computed with the learning rate
+    and betas of that step. There are two approximations. While a row waits, eps shrinks along with
+    sqrt(v), from eps' = eps sqrt(1 - beta2^(s+1)) on. And momentum is dropped once it has decayed
+    by a factor of 1e10.
 
-    A row catches up when a hash layer is about to read it, in training and in evaluation, so the
+    A row catches up when a hash layer is about to read it, in training and in evaluation. So the
     outputs of the layers are those of dense Adam. Saving (`state_dict` of a model or of the
     optimizer), copying and pickling apply all pending updates. Call `flush()` before you read
-    `weight` or `importance` directly; otherwise you see rows as they were when last used. If others
-    write to a table, what they wrote counts: see `docs/guides/optimizers.md`.
+    `weight` or `importance` directly; otherwise rows lack their pending updates. If other code
+    writes to a table, the written values count: see `docs/guides/optimizers.md`.
 
     Args:
         params: parameters or parameter groups.
-        lr: the learning rate.
-        betas: decay of the moments, beta1^2 < beta2.
-        eps: added to the root of the second moment.
-        weight_decay: for dense gradients only.
-        in_backward: update the tables of hash layers in the backward pass, on a GPU.
+        lr: learning rate (default 0.001).
+        betas: decay rates of the first and second moment, between 0 and 1, with beta1^2 < beta2
+            (default 0.9 and 0.999).
+        eps: added to the square root of the second moment (default 1e-8).
+        weight_decay: L2 penalty, for dense gradients only (default 0).
+        in_backward: on a GPU, update the tables of hash layers during the backward pass (default
+            False).
     """
 
     _moment_names = ("exp_avg", "exp_avg_sq")
@@ -327,9 +334,16 @@ class RowAdam(RowOptimizer):
 class RowAdamW(RowAdam):
     """`torch.optim.AdamW` on touched rows only: `RowAdam` with weight decay that works on tables.
 
-    Every step multiplies every row by 1 - lr weight_decay, touched or not, as dense AdamW does.
-    Rows catch up with that, too, when they are needed; rows that no batch ever touches decay all
-    the same. Arguments as in `RowAdam`, but `weight_decay` is 0.01 by default.
+    As under dense AdamW, every step multiplies every row by 1 - lr * weight_decay, even rows that
+    no batch ever touches. A row catches up on this decay, too, when it is next needed.
+
+    Args:
+        params: parameters or parameter groups.
+        lr: learning rate (default 0.001).
+        betas: as in `RowAdam` (default 0.9 and 0.999).
+        eps: as in `RowAdam` (default 1e-8).
+        weight_decay: decoupled weight decay (default 0.01). lr * weight_decay must be below 1.
+        in_backward: as in `RowAdam` (default False).
     """
 
     _decouples_decay = True
