@@ -6,8 +6,7 @@ from functools import cache
 from itertools import groupby
 
 from hashembed.hashing import spec as hashing
-from hashembed.text.config import TextConfig
-from hashembed.text.unicode import (
+from hashembed.text.characters import (
     EXPANSIONS,
     MARK,
     SEPARATOR,
@@ -15,6 +14,7 @@ from hashembed.text.unicode import (
     character_table,
     punctuation_table,
 )
+from hashembed.text.config import TextConfig
 
 SAME_UNICODE = unicodedata.unidata_version == UNICODE_VERSION
 SUBSTITUTE = "\ufffd"

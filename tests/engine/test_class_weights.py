@@ -184,7 +184,7 @@ def test_in_a_stream_more_classes_may_come():
     with pytest.raises(ValueError, match="found -1 for 'late'"):
         TextClassifier(class_weight={"late": -1}, **SMALL).partial_fit(["a"], ["x"])
     for wish in ("balanced", "sqrt"):
-        with pytest.raises(ValueError, match=f"class_weight='{wish}' needs all labels at once"):
+        with pytest.raises(ValueError, match=f'class_weight="{wish}" needs all labels at once'):
             TextClassifier(class_weight=wish, **SMALL).partial_fit(["a"], ["x"])
 
 

@@ -21,8 +21,8 @@ from hashembed.readers import (
     read_texts,
     streams,
 )
+from hashembed.readers.formats.delimited_kernels import GOOD
 from hashembed.readers.formats.dialect import Dialect, Table
-from hashembed.readers.scan_kernels import GOOD
 
 BLOCKS = st.sampled_from([1, 3, 16, 50, 1 << 20])
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff")

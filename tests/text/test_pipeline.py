@@ -17,8 +17,8 @@ from tests.cases import text_reference as reference
 
 from hashembed.hashing import spec as hashing
 from hashembed.hashing.bags import Bags
+from hashembed.text import characters as unicode_tables
 from hashembed.text import pipeline as text
-from hashembed.text import unicode as unicode_tables
 from hashembed.text.arrow import to_arrow
 from hashembed.text.config import TextConfig
 from hashembed.text.pipeline import text_to_bags

@@ -4,12 +4,15 @@ from math import ceil, log2
 
 import numpy as np
 
-from hashembed.hashing.spec import default_num_buckets
-
 MAX_ROWS = 2_000_000  # 8 MB of importance weights in half precision
 MAX_BUCKETS = 200_000
 MIN_ROWS = 1_000
 MIN_BUCKETS = 1_000
+
+
+def default_num_buckets(num_embeddings: int, num_hashes: int) -> int:
+    """The largest B with K > 10 B, the paper's rule, but at least k."""
+    return max(num_hashes, (num_embeddings - 1) // 10)
 
 
 def choose_sizes(

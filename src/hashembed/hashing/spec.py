@@ -1,8 +1,8 @@
 """The hash, as a specification: from a token to its importance row and its k buckets.
 
 Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported.
-`docs/how-it-works/hash.md` describes the hash in words and lists test vectors. Other files implement
-the same functions for Numba (`scalars.py`, `locate.py`) and torch (`nn/ops/indexing.py`). Tests
+`docs/how-it-works/hash.md` describes the hash in words and lists test vectors. Other files
+implement the same functions for Numba (`scalars.py`, `locate.py`) and torch (`nn/ops/indexing.py`). Tests
 compare them with this file.
 
     word          -> key        two lanes of MurmurHash3_x86_32
@@ -173,11 +173,6 @@ def bucket_hash(a: U32, b: U32, seed: np.uint32) -> U32:
     return fmix32(fmix32(a ^ seed) + (b ^ seed))
 
 
-def default_num_buckets(num_embeddings: int, num_hashes: int) -> int:
-    """The largest B with K > 10 B, the paper's rule, but at least k."""
-    return max(num_hashes, (num_embeddings - 1) // 10)
-
-
 @dataclass(frozen=True)
 class HashSpec:
     """Specifies completely which row and which buckets belong to a key.
@@ -191,8 +186,8 @@ class HashSpec:
             the same vector only if the row and all k buckets agree.
             "shared": the row is the id D1(w) in [0, K), and the buckets follow from that id alone,
             as in the paper's main text.
-            "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K, every
-            id also has its own first bucket: the id itself.
+            "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K,
+            every id also has its own first bucket: the id itself.
         seed: chooses the hash functions; any int64 (default 0).
     """
 

@@ -9,7 +9,8 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from hashembed.core.checks import one_of, whole_number
 from hashembed.hashing.initial import IMPORTANCE_STD, WEIGHT_STD
-from hashembed.hashing.spec import MAX_HASHES, MAX_SIZE, HashSpec, Indexing, default_num_buckets
+from hashembed.hashing.sizes import default_num_buckets
+from hashembed.hashing.spec import MAX_HASHES, MAX_SIZE, HashSpec, Indexing
 from hashembed.nn.hash_buffers import HashedModule, draw_seed
 from hashembed.nn.initial import fill_normal
 from hashembed.nn.inputs import check_ids, check_ranks, given_ids, to_bags

@@ -16,8 +16,8 @@ from typing import IO, Any
 import pyarrow as pa
 
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
+from hashembed.readers.formats.delimited_kernels import behind_lines, count_lines
 from hashembed.readers.report import DataError
-from hashembed.readers.scan_kernels import behind_lines, count_lines
 from hashembed.readers.sources import STDIN
 
 BLOCK = 8 << 20  # bytes parsed at a time

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from hashembed.core.checks import one_of, whole_number
-from hashembed.text.unicode import UNICODE_VERSION
+from hashembed.text.characters import UNICODE_VERSION
 
 MAX_NGRAM = 9
 MAX_SUBWORD = 32

@@ -15,7 +15,7 @@ from hashembed.core.intrinsics import bit_count
 from hashembed.core.njit import njit
 from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, pack, u32, u64
 from hashembed.hashing.spec import NGRAM_SEEDS, SUBWORD_SEEDS, WORD_SEEDS
-from hashembed.text.unicode import SEPARATOR
+from hashembed.text.characters import SEPARATOR
 from hashembed.text.word_kernels import (
     BATCH,
     SHORT,

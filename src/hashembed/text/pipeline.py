@@ -3,7 +3,7 @@
 A word is a run of characters other than white space and punctuation (Unicode's categories P and
 ASCII's `string.punctuation`). Everything else, emoji and other symbols included, is part of a word.
 Where punctuation is kept, a run of it is a word too. Bytes that are not UTF-8 count as U+FFFD, as
-`bytes.decode("utf8", "replace")` reads them. `text/unicode.py` holds the classes of characters.
+`bytes.decode("utf8", "replace")` reads them. `text/characters.py` holds the classes of characters.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ from hashembed.core.arrays import I64, U32
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.bags import Bags
 from hashembed.text.arrow import documents, few_bytes, merge_small, to_arrow
+from hashembed.text.characters import character_table, punctuation_table
 from hashembed.text.config import TextConfig
 from hashembed.text.key_kernels import (
     Segments,
@@ -28,7 +29,6 @@ from hashembed.text.key_kernels import (
     keys_of,
     lay_out,
 )
-from hashembed.text.unicode import character_table, punctuation_table
 from hashembed.text.word_kernels import Rules
 
 _TASK = 1 << 20  # bytes of a task, and of a segment of a long document

@@ -6,8 +6,8 @@ punctuation costs nothing.
 
 Text is read 64 bytes at a time, as masks of 64 bits in which words are runs of ones. A short ASCII
 word goes into the batch unchanged; `text/key_kernels.py` folds and hashes many of them in one
-vectorised loop. Any other word is folded with the table of `text/unicode.py` and hashed here, one
-character at a time.
+vectorised loop. Any other word is folded with the table of `text/characters.py` and hashed here,
+one character at a time.
 """
 
 from functools import reduce
@@ -23,7 +23,7 @@ from hashembed.core.intrinsics import leading_zeros, trailing_zeros
 from hashembed.core.njit import njit
 from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, u32, u64
 from hashembed.hashing.spec import WORD_SEEDS
-from hashembed.text.unicode import EXPANSIONS, MARK, PAIRS, SEPARATOR
+from hashembed.text.characters import EXPANSIONS, MARK, PAIRS, SEPARATOR
 
 CHUNK = 64  # bytes in a mask
 SHORT = 15  # bytes in the longest word that is hashed in the batch; longer ones are hashed here

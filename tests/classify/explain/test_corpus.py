@@ -9,8 +9,8 @@ import pytest
 
 from hashembed.classify.explain.corpus import MOST_BYTES, _Strings, important_ngrams
 from hashembed.classify.explain.corpus_table import Word, WordsTable
+from hashembed.classify.explain.render import shown as view
 from hashembed.classify.explain.text import ngram_contributions
-from hashembed.classify.explain.views import shown as view
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing import theory
 from hashembed.hashing.spec import HashSpec, ngram_key, subword_key

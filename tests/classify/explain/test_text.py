@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from hashembed.classify.explain.render import visible
 from hashembed.classify.explain.result import Explanation
 from hashembed.classify.explain.text import explain_by_occlusion, explain_text
-from hashembed.classify.explain.views import visible
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec

@@ -7,6 +7,7 @@ whatever memory holds.
 
 import inspect
 import re
+import sys
 
 import torch
 import triton
@@ -101,12 +102,12 @@ def layers():
 
 
 def rules():
-    """All updates; some of narrow rows, and of rows of 16 bits."""
+    """All updates, each for one width and precision; with `all`, for several."""
     for kind in RuleKind:
-        more = ((5, torch.float32),)
+        forms = [(20, torch.float32), (5, torch.float32)]
         if kind in (RuleKind.STORE, RuleKind.ADAM):
-            more = ((2, torch.float32), (40, torch.bfloat16))
-        for d, dtype in ((20, torch.float32), *more):
+            forms = [(40, torch.bfloat16), (2, torch.float32), (20, torch.float32)]
+        for d, dtype in forms if "all" in sys.argv else forms[:1]:
             updates(rule_of(kind, torch.zeros(30, d, dtype=dtype)))
 
 

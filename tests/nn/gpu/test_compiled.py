@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[3]
 LAUNCH = re.compile(r"(?:triton_\w+|kernels)\.(\w+)\[")
 
 
-def test_every_kernel_compiles_for_a_gpu(tmp_path):
+@pytest.mark.parametrize("forms", ["one", pytest.param("all", marks=pytest.mark.slow)])
+def test_every_kernel_compiles_for_a_gpu(forms, tmp_path):
     code = Path(hashembed.nn.__file__).parent.rglob("*.py")
     launched = {name for file in code for name in LAUNCH.findall(file.read_text(encoding="utf8"))}
     assert "bag_forward" in launched
@@ -30,7 +31,7 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
     }
     environment.pop("TRITON_INTERPRET", None)
     found = subprocess.run(
-        [sys.executable, Path(__file__).with_name("compile_kernels.py")],
+        [sys.executable, Path(__file__).with_name("compile_kernels.py"), forms],
         env=environment,
         capture_output=True,
         text=True,

@@ -5,8 +5,8 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from hashembed.classify.explain import views as explain_views
-from hashembed.classify.explain.views import shown, visible
+from hashembed.classify.explain import render as explain_views
+from hashembed.classify.explain.render import shown, visible
 from hashembed.core import tables
 from hashembed.core.wording import named
 

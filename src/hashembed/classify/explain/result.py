@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hashembed.classify.explain import views as explain_views
-from hashembed.classify.explain.views import Line, Sheet, shown
+from hashembed.classify.explain import render as explain_views
+from hashembed.classify.explain.render import Line, Sheet, shown
 from hashembed.core.arrays import F64
 from hashembed.core.printable import printable
 from hashembed.engine.protocol import to_probabilities

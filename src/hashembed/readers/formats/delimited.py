@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from hashembed.core.wording import given
 from hashembed.readers.formats.columns import Choice, by_name, choose, describe, find
+from hashembed.readers.formats.delimited_kernels import AFTER_QUOTE, GOOD, PLAIN
 from hashembed.readers.formats.dialect import (
     Dialect,
     Table,
@@ -27,7 +28,6 @@ from hashembed.readers.rows import (
     kept_columns,
     unique_names,
 )
-from hashembed.readers.scan_kernels import AFTER_QUOTE, GOOD, PLAIN
 
 _FORMATS = {",": "CSV", "\t": "TSV"}
 

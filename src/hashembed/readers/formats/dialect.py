@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.core.arrays import I64
-from hashembed.readers.rows import Options
-from hashembed.readers.scan_kernels import (
+from hashembed.readers.formats.delimited_kernels import (
     DOUBLED,
     GOOD,
     PLAIN,
@@ -21,6 +20,7 @@ from hashembed.readers.scan_kernels import (
     scan_rows,
     string_column,
 )
+from hashembed.readers.rows import Options
 
 DELIMITERS = ",\t;|"
 _SAMPLE = 1 << 20  # bytes

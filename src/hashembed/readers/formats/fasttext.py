@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from hashembed.core.njit import njit
+from hashembed.readers.formats.delimited_kernels import NEWLINE, SPACE, TAB, strings
 from hashembed.readers.report import DataError
-from hashembed.readers.scan_kernels import NEWLINE, SPACE, TAB, strings
 
 _PREFIX = b"__label__"
 

@@ -11,6 +11,7 @@ import pyarrow.json as pa_json
 
 from hashembed.core.arrays import I64
 from hashembed.readers.formats.columns import choose, describe, find, listing
+from hashembed.readers.formats.delimited_kernels import cut_lines
 from hashembed.readers.report import DataError, Problem
 from hashembed.readers.rows import (
     JSON_TEXT,
@@ -24,7 +25,6 @@ from hashembed.readers.rows import (
     kept_columns,
 )
 from hashembed.readers.rows import without_surrogates as clean
-from hashembed.readers.scan_kernels import cut_lines
 
 Path = tuple[str, ...]  # a key, or the keys that lead to a nested one
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from hashembed.core.arrays import I64
 from hashembed.core.njit import njit
 from hashembed.core.wording import given
+from hashembed.readers.formats.delimited_kernels import SPACE, TAB, as_bytes, cut_lines, strings
 from hashembed.readers.report import Problem
 from hashembed.readers.rows import Rows, encoded
-from hashembed.readers.scan_kernels import SPACE, TAB, as_bytes, cut_lines, strings
 
 
 class Lines:

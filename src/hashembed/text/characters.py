@@ -2,8 +2,8 @@
 
 The tables are pinned to Unicode 14.0.0 and are part of this file, so that a model gives the same
 keys on every Python, whatever version of Unicode its `unicodedata` has. Code points that 14.0.0
-leaves unassigned do not change. `python -m hashembed.text.unicode` prints the tables of the running
-Python; replacing the tables below changes keys.
+leaves unassigned do not change. `python -m hashembed.text.characters` prints the tables of the
+running Python; replacing the tables below changes keys.
 """
 
 import base64
