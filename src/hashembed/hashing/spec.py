@@ -1,9 +1,9 @@
 """The hash, as a specification: from a token to its importance row and its k buckets.
 
 Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported.
-`docs/how-it-works/hash.md` describes the hash in words and lists test vectors. Other files implement
-the same functions for Numba (`scalars.py`, `locate.py`) and torch (`nn/ops/indexing.py`). Tests
-compare them with this file.
+`docs/how-it-works/hash.md` describes the hash in words and lists test vectors. Other files
+implement the same functions for Numba (`scalars.py`, `locate.py`) and torch
+(`nn/ops/indexing.py`). Tests compare them with this file.
 
     word          -> key        two lanes of MurmurHash3_x86_32
     n-gram        -> key        MurmurHash3_x86_32 over its words' lanes
@@ -191,8 +191,8 @@ class HashSpec:
             the same vector only if the row and all k buckets agree.
             "shared": the row is the id D1(w) in [0, K), and the buckets follow from that id alone,
             as in the paper's main text.
-            "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K, every
-            id also has its own first bucket: the id itself.
+            "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K, the
+            first bucket of an id is the id itself.
         seed: chooses the hash functions; any int64 (default 0).
     """
 

@@ -1,9 +1,9 @@
 """The most and the least important n-grams of a model, over any corpus, without a dictionary.
 
-Table 4 of the paper lists the phrases with the largest and the smallest importance weights, and a
-dictionary says which phrase belongs to a row of P. Here the corpus says it: one pass counts the
-keys of its n-grams (`text/counts/frequent.py`), and copies the string of an n-gram from the text
-once it has been seen `min_count` times. The weights of a key come from the model's tables.
+Table 4 of the paper lists the phrases with the largest and the smallest importance weights. There,
+a dictionary maps each row of P to its phrase. Here the corpus takes its place. One pass counts the
+keys of its n-grams (`text/counts/frequent.py`). When an n-gram has been seen `min_count` times, its
+string is copied from the text. The weights of a key come from the model's tables.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

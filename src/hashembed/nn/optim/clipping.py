@@ -1,8 +1,8 @@
-"""Gradient clipping where some gradients are sparse: a function of ours, and support for PyTorch's.
+"""Clipping of sparse gradients: our own function, and support for those of PyTorch.
 
-`torch.nn.utils.clip_grad_norm_`, and so Hugging Face's `Trainer`, Lightning and Accelerate, take
-the norm of each gradient with an operator that PyTorch has for dense tensors only;
-`clip_grad_value_` needs other such operators. This module registers them for sparse tensors.
+`torch.nn.utils.clip_grad_norm_` computes norms with an operator that PyTorch has for dense tensors
+only. `clip_grad_value_` needs other such operators. Hugging Face's `Trainer`, Lightning and
+Accelerate call these functions. This module registers the operators for sparse tensors.
 """
 
 import math
