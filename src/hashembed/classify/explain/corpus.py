@@ -53,11 +53,13 @@ def important_ngrams(
     """Find the n-grams of a corpus that matter most and least to a model, in one pass.
 
     Args:
-        model, config, classes: the model, how it reads text, and the names of its outputs.
+        model: a trained shallow model.
+        config: how the model splits text into n-grams.
+        classes: the names of the model's classes, in the order of its outputs.
         texts: a column or list of str, an iterator of str, or an iterator of such batches. An
             iterator is read once and never held in memory as a whole.
-        top: how many n-grams at each end.
-        min_count: ignore n-grams seen less often. The paper has no such limit, but the weights of
+        top: number of n-grams in each of the two lists (default 20).
+        min_count: ignore n-grams that occur less often (default 10). The paper has no such limit, but the weights of
             n-grams that a model has hardly seen are close to their initial values.
         memory: bytes for counting. With too little, rare n-grams are forgotten: `missed` bounds
             the occurrences that were not counted, and no n-gram with `complete_from` occurrences is

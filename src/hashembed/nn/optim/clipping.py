@@ -26,7 +26,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """`torch.nn.utils.clip_grad_norm_` for gradients of both kinds -> the norm of all gradients."""
+    """Like `torch.nn.utils.clip_grad_norm_`, for dense and sparse gradients. Returns their norm."""
     found = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     if not found and isinstance(parameters, GeneratorType):
         warnings.warn(
