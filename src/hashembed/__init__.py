@@ -1,7 +1,7 @@
 """Hash embeddings: embedding tables that stay small and take any token.
 
-Importing this package imports no torch. The layers are found on first use, and where torch is
-missing the error names the command that installs it.
+Importing this package does not import torch. The layers import it on first use. If torch is
+missing, the error names the command that installs it.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m hashembed` is the command `hashembed`."""
+"""Makes `python -m hashembed` run the command `hashembed`."""
 
 from hashembed.cli import run
 

@@ -1,4 +1,4 @@
-"""From logits to answers: the most likely class, the top k, or all above a threshold."""
+"""Turns logits into answers: the most likely class, the top k, or all above a threshold."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`TextClassifier`: from labelled text to a small model, in the manner of scikit-learn."""
+"""`TextClassifier`: trains a small model on labelled text, with the API of scikit-learn."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

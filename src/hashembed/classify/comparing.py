@@ -1,4 +1,4 @@
-"""Compares two models on the same texts: which is better, is it significant, where do they differ.
+"""Compares two models on the same texts: which is better, how significantly, where they differ.
 
 result = compare(old, new, texts, labels)
 print(result)

@@ -1,4 +1,4 @@
-"""Which engine a classifier trains: the Numba engine or the torch engine, one or an ensemble."""
+"""Chooses the engine that a classifier trains: Numba or torch, a single one or an ensemble."""
 
 import re
 from dataclasses import asdict, dataclass, replace

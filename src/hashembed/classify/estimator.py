@@ -1,6 +1,6 @@
 """What scikit-learn expects of an estimator: parameters, tags, whether it is fitted.
 
-scikit-learn is imported only if it is the caller.
+This module does not import scikit-learn unless scikit-learn calls it.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""How far a model has learned a stream, so that an interrupted stream can be resumed."""
+"""Records how much of a stream a model has learned, so that training can resume there."""
 
 from dataclasses import asdict, dataclass
 from hashlib import blake2b

@@ -1,7 +1,7 @@
-"""Learning from a stream: each text is answered first, then learned.
+"""Learning from a stream: the model predicts each text before it learns from it.
 
-The share of right answers so far, the *progressive accuracy*, estimates the accuracy without a test
-set: the model has seen no text before answering it.
+The share of right predictions so far is the *progressive accuracy*. It estimates the accuracy
+without a test set, because the model has not seen a text when it predicts it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Labels in any form -> classes and class numbers, and back.
+"""Converts labels in any form to classes and class numbers, and back.
 
 There are three forms: one label per document; a list (or set, tuple) of labels per document; and
 scikit-learn's indicator matrix, a row of zeros and ones per document. The last two are multi-label.

@@ -1,4 +1,4 @@
-"""What the commands that ask a model share."""
+"""What the commands that make predictions share."""
 
 import sys
 from typing import Any, TextIO

@@ -1,7 +1,7 @@
-"""Checks before a command writes: it must not overwrite what it reads, nor other files.
+"""Checks before a command writes, so that it overwrites neither its inputs nor other files.
 
-An output is never one of the inputs, even by another path. An existing file is only replaced by a
-file of the same kind, unless --force is given. Its content tells its kind.
+An output must not be one of the inputs, even under another path. An existing file is replaced only
+by a file of the same kind, unless --force is given. The content of a file determines its kind.
 """
 
 import glob

@@ -1,4 +1,4 @@
-"""Output files: CSV, TSV, JSON lines or Parquet, complete or not there at all."""
+"""Writes CSV, TSV, JSON lines or Parquet files. A file appears complete, or not at all."""
 
 import csv
 import io

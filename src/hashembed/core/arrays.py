@@ -1,4 +1,4 @@
-"""Types of arrays, one name each."""
+"""Short names for array types."""
 
 import numpy as np
 import numpy.typing as npt

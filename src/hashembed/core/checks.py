@@ -1,4 +1,4 @@
-"""Checks whose messages name the argument, what was found and what is allowed."""
+"""Checks of arguments. Their messages name the argument, what was found and what is allowed."""
 
 import operator
 from collections.abc import Sequence

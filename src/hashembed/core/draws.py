@@ -1,4 +1,4 @@
-"""Initial values of large tables, drawn in parallel; the same for any number of threads."""
+"""Draws initial values of large tables in parallel, the same for any number of threads."""
 
 import numpy as np
 

@@ -1,8 +1,9 @@
-"""Compiled kernels on disk.
+"""A cache of compiled kernels on disk.
 
-Numba's own cache raises where no folder can be written (a read-only installation without a home)
-and where one of its files is damaged. This one only costs time: a kernel that cannot be read is
-compiled, one that cannot be written stays in memory, and one line on standard error says so.
+Numba's own cache raises an error if no folder is writable (a read-only installation without a home
+directory), or if one of its files is damaged. This cache never fails: it compiles a kernel that it
+cannot read, keeps a kernel that it cannot write in memory, and says so in one line on standard
+error.
 """
 
 import inspect

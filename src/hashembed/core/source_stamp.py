@@ -1,8 +1,8 @@
 """A checksum of everything that a kernel is compiled from.
 
-Numba inlines functions of other files into a kernel, but its cache on disk looks at the kernel's
-own file only. This checksum covers the file and every file of the package that it imports,
-directly or through others.
+Numba inlines functions of other files into a kernel, but its disk cache checks only the kernel's
+own file for changes. This checksum covers that file and every file of the package that it imports,
+directly or indirectly.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""The layout of a safetensors file, read without trusting it.
+"""Reads the layout of a safetensors file without trusting it.
 
-The file has eight bytes with the length of a JSON header; the header, with the type, shape and
-place of each tensor and some metadata; and the tensors, one after the other. The format's own
-library maps the file into memory, so the process dies if another one truncates the file meanwhile.
-This module reads it instead.
+The file has three parts: eight bytes with the length of the header; a JSON header with metadata and
+the type, shape and position of each tensor; and the tensors, one after the other. The safetensors
+library maps the file into memory, so the process crashes if another process truncates the file
+meanwhile. This module reads the file instead of mapping it.
 """
 
 import json

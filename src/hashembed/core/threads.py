@@ -1,13 +1,13 @@
 """Threads for Numba kernels: the workers that run them and the barrier where they wait.
 
-Numba's own `parallel=True` uses a threading layer that may not survive a fork or a second caller,
-and compiles for seconds longer. A kernel here is an ordinary `nogil` function that gets its
-worker's number and the number of workers.
+Numba's own `parallel=True` takes seconds longer to compile, and its threading layer may not survive
+a fork or a second caller. A kernel here is an ordinary `nogil` function that gets its worker's
+number and the number of workers.
 
-The caller's thread does no work. It hands the whole job to a thread of ours (the leader) in one
-atomic step, and waits. Python raises KeyboardInterrupt, and the exceptions of other signal
-handlers, only in the main thread. So no exception can stop one of several workers that must meet at
-a barrier, and a job that has begun always ends.
+The caller's thread does no work. It hands the whole job to a thread of this module (the leader) in
+one atomic step, and waits. Python raises KeyboardInterrupt, and exceptions of other signal
+handlers, only in the main thread. So no exception can stop a single worker while others wait for it
+at a barrier, and a job that has begun always finishes.
 """
 
 import _thread

@@ -1,7 +1,7 @@
 """Names of arguments in messages: `label` for a Python caller, `--label` for the command's user.
 
-A message names an argument with `named` or `given`. The command says which options it has
-(`command_options`); while it runs, the messages name these instead.
+Messages get the name of an argument from `named` or `given`. A command declares its options with
+`command_options`. While it runs, messages use the names of these options.
 """
 
 from collections.abc import Iterator, Mapping

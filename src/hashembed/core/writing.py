@@ -1,8 +1,8 @@
 """Atomic writes: a file appears complete, or not at all.
 
-A file is written under a temporary name in the same folder, and renamed when it is on the disk. A
-process that is killed leaves the temporary file behind. The next process that writes into the
-folder removes it if it can lock it: then nobody is writing it.
+A file is written under a temporary name in the same folder, synced to disk, and renamed. A process
+that is killed leaves its temporary file behind. The next process that writes into the folder tries
+to lock such a file. If that succeeds, nobody is writing the file any more, and it is removed.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The classes of documents, one or several each, as numbers."""
+"""Class numbers of documents: one or several for each document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The training loop: passes over bags, validation, early stopping, history; drives an engine.
+"""The training loop: drives an engine through passes, validation and early stopping.
 
 An engine trains on batches and scores bags (`ShallowModel` is one). The loop prints nothing: it
 calls hooks, and returns a `History`. `engine/defaults.py` has the settings and their defaults.

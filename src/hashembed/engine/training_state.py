@@ -1,4 +1,4 @@
-"""The state of a training run, and its file: a run that resumes from it ends bit-identically."""
+"""The checkpoint of a training run. A resumed run gives the same bits as an uninterrupted one."""
 
 import os
 from collections.abc import Iterable

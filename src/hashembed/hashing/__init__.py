@@ -1,4 +1,4 @@
-"""From a key to its importance row and its k buckets; collisions in theory; sizes of tables.
+"""Maps keys to importance rows and buckets, predicts collisions, and chooses table sizes.
 
 In: keys (int64), or words and ids to make keys of. Out: rows and buckets, `Bags` of keys, sizes.
 May import: core. `spec.py` is the specification that every other implementation is tested against.

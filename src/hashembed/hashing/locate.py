@@ -1,7 +1,7 @@
 """From a key to its row and buckets inside Numba kernels: `HashSpec.__call__` for one token.
 
-Every CPU kernel locates tokens with these functions. They are inlined; where `indexing` is a
-compile-time constant its branches vanish, and a loop over tokens vectorises.
+Every CPU kernel locates tokens with these functions. They are inlined. If `indexing` is a
+compile-time constant, the compiler removes its branches and vectorises a loop over tokens.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """How often tokens collide, and what a table costs: section 4 of the paper as functions.
 
-Everything assumes ideal hash functions and a vocabulary T of distinct tokens; the tests compare it
+All formulas assume ideal hash functions and a vocabulary T of distinct tokens; tests compare them
 with the real hash. A probability is the chance that *one given* token collides with at least one
-other; times |T| it is the expected number of tokens in collision. Vocabularies may be scalars or
-arrays. Sizes may be astronomical (B^k = 1e36): no step subtracts nearly equal numbers.
+other. Multiplied by |T|, it is the expected number of tokens that collide. Vocabularies may be
+scalars or arrays. Sizes may be very large (B^k = 1e36): no step subtracts nearly equal numbers.
 
 Not counted: two words whose 64-bit keys agree, a chance of |T| / 2^64.
 """

@@ -1,8 +1,9 @@
 """A module that knows its hash functions and describes them in its buffers.
 
-The specification, plain Python integers, defines the hash. The buffers `hash_seeds` and `hash_spec`
-describe it, so that every checkpoint carries the hash and DDP gives all ranks the same. Averaging
-buffers as if they were weights (`AveragedModel(use_buffers=True)`) changes them, not the hash.
+The specification, in plain Python integers, defines the hash. The buffers `hash_seeds` and
+`hash_spec` describe it. So every checkpoint contains the hash, and DDP gives all ranks the same
+one. Averaging buffers like weights (`AveragedModel(use_buffers=True)`) changes the buffers, but not
+the hash.
 """
 
 from collections.abc import Callable, Mapping

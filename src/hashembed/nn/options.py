@@ -1,4 +1,4 @@
-"""Checks of a layer's options: those that only `nn.Embedding` has, and sizes without a gain."""
+"""Refuses options that only `nn.Embedding` has; warns if a layer is larger than a plain table."""
 
 import warnings
 

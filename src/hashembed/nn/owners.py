@@ -1,13 +1,13 @@
 """Which row optimizer a table belongs to, and modules whose tables may belong to one.
 
-A table may have pending updates: a row moves when it is next needed. So code that reads or writes a
-table without its layer must involve the optimizer. `RowModule` does that for saving, loading and
-copying.
+A table may have pending updates, which are applied to a row when it is next needed. So code that
+reads or writes a table without its layer must call the optimizer first. `RowModule` does that for
+saving, loading and copying.
 
 A table belongs to the row optimizer that was made for it, or stepped on it, last. Once another kind
 of optimizer steps on it, it belongs to none, and its gradients are dense again.
 
-Why a registry by the identity of tables, and a mark on them, is needed:
+Why this module needs a registry by table identity, and a mark on each table:
 
 - An optimizer gets parameters, not layers, and a look-up may be a functional call without a layer.
 - Several layers may share a table, and a layer may get another table (FSDP, `to`, assignment), so a

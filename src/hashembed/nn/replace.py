@@ -54,7 +54,7 @@ def replace_embeddings(
 
     Args:
         model: the model to change.
-        min_parameters: replace tables with at least this many parameters.
+        min_parameters: replace tables with at least this many parameters (default 1,000,000).
         num_buckets: B of each new layer. None (default) takes about a tenth of the table's rows.
         num_hashes: k of each new layer (default 2).
         indexing: "identity" (default) accepts the ids that the table accepts; "independent" accepts

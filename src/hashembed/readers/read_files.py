@@ -68,8 +68,9 @@ def read(paths: Paths, **options: Unpack[ReadOptions]) -> LabelledText:
         paths: a file, a folder with one folder for each class, a glob, "-" for standard input, or a
             list of these. gzip, bzip2, xz and zstd files are decompressed.
         format: one of FORMATS, except "lines".
-        label, text: a column, by name or by number from 1. Names need a header. "review.body" is
-            the key body in the key review. `text` may be several columns, joined by a space.
+        label: the column of the label, by name or by number from 1. Names need a header. In JSON
+            and Parquet, "review.body" is the key `body` in the object `review`.
+        text: the column of the text, or several columns, which are joined by a space.
         header: whether the first row names the columns.
         delimiter: the character between columns.
         quotes: whether double quotes enclose columns.
@@ -81,7 +82,7 @@ def read(paths: Paths, **options: Unpack[ReadOptions]) -> LabelledText:
             lines that are not UTF-8 are repaired and reported.
         on_error: what to do with a row that cannot be read: "stop" raises a DataError that names
             the file and the line; "skip" leaves the row out, counts it and reports it.
-        keep: columns to keep in addition, unchanged, or True for all; see `LabelledText.kept`.
+        keep: other columns to return unchanged, or True for all; see `LabelledText.kept`.
     """
     return _whole(paths, Options(**options))
 
@@ -89,11 +90,17 @@ def read(paths: Paths, **options: Unpack[ReadOptions]) -> LabelledText:
 def read_batches(
     paths: Paths, *, rows: int = ROWS, **options: Unpack[ReadOptions]
 ) -> Iterator[LabelledText]:
-    """Read like `read`, in batches of `rows` rows, in memory for little more than a batch.
+    """Read like `read`, but in batches. Memory holds little more than one batch.
 
-    A batch comes when it is full; from a pipe or a terminal also when the stream pauses. If a
-    problem stops the reading, the rows before it come before the error. Labels become lists in the
-    first batch with several labels in a row, and stay lists.
+    A batch is returned when it is full. From a pipe or a terminal, it is also returned when the
+    stream pauses. If a bad row stops the reading, the rows before it are returned before the error
+    is raised. Labels become lists in the first batch in which a row has several labels, and stay
+    lists from then on.
+
+    Args:
+        paths: as in `read`.
+        rows: most rows in a batch.
+        **options: as in `read`.
     """
     return _batches(paths, Options(**options), rows)
 

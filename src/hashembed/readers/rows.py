@@ -1,4 +1,4 @@
-"""What a format gets, the options, and what it gives: rows."""
+"""The input of every format parser, the options, and its output, rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

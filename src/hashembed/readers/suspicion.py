@@ -1,4 +1,4 @@
-"""Warnings about labels that look like the wrong column, or like several labels in one."""
+"""Warns of labels that look like the wrong column, or like several labels in one string."""
 
 import re
 from collections import Counter

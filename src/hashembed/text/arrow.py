@@ -1,4 +1,4 @@
-"""Anything that holds texts -> Arrow columns -> the bytes that the kernels read."""
+"""Converts anything that holds texts to Arrow columns, and these to the bytes that kernels read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise

@@ -1,4 +1,4 @@
-"""The n-grams of a text for people to read: strings and places, in the order of the keys."""
+"""The n-grams of a text as readable strings with positions, in the order of the keys."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise

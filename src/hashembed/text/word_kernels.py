@@ -1,4 +1,4 @@
-"""Words of UTF-8 text in Numba: find them, and hash those that a vectorised loop cannot take.
+"""Finds the words of UTF-8 text in Numba, and hashes those that the vectorised loop cannot.
 
 If punctuation is kept, its runs are words too. Functions that need to know take `punctuation`:
 `punctuation_table()`, or None if it is dropped. Numba compiles them once for each case, so dropping

@@ -1,9 +1,9 @@
 """The most and the least important n-grams of a model, over any corpus, without a dictionary.
 
-Table 4 of the paper lists the phrases with the largest and the smallest importance weights, and a
-dictionary says which phrase belongs to a row of P. Here the corpus says it: one pass counts the
-keys of its n-grams (`text/counts/frequent.py`), and copies the string of an n-gram from the text
-once it has been seen `min_count` times. The weights of a key come from the model's tables.
+Table 4 of the paper lists the phrases with the largest and the smallest importance weights. There,
+a dictionary maps each row of P to its phrase. Here the corpus takes its place. One pass counts the
+keys of its n-grams (`text/counts/frequent.py`). When an n-gram has been seen `min_count` times, its
+string is copied from the text. The weights of a key come from the model's tables.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,11 +53,13 @@ def important_ngrams(
     """Find the n-grams of a corpus that matter most and least to a model, in one pass.
 
     Args:
-        model, config, classes: the model, how it reads text, and the names of its outputs.
+        model: a trained shallow model.
+        config: how the model splits text into n-grams.
+        classes: the names of the model's classes, in the order of its outputs.
         texts: a column or list of str, an iterator of str, or an iterator of such batches. An
             iterator is read once and never held in memory as a whole.
-        top: how many n-grams at each end.
-        min_count: ignore n-grams seen less often. The paper has no such limit, but the weights of
+        top: number of n-grams in each of the two lists (default 20).
+        min_count: ignore n-grams that occur less often (default 10). The paper has no such limit, but the weights of
             n-grams that a model has hardly seen are close to their initial values.
         memory: bytes for counting. With too little, rare n-grams are forgotten: `missed` bounds
             the occurrences that were not counted, and no n-gram with `complete_from` occurrences is

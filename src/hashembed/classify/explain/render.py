@@ -1,6 +1,7 @@
 """Shows explanations: in the terminal, in a notebook, as a figure.
 
-Blue speaks for the class, orange against it. Colour-blind readers can tell them apart.
+Blue marks evidence for the class, orange evidence against it. Colour-blind readers can tell these
+colours apart.
 """
 
 import warnings

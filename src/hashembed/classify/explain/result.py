@@ -1,4 +1,4 @@
-"""An explanation: its numbers, and what follows from them."""
+"""The explanation of one text: contributions of its n-grams, and the evidence they add up to."""
 
 from dataclasses import asdict, dataclass, replace
 from os import PathLike

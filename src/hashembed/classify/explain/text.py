@@ -5,8 +5,8 @@ The model is linear in the hash vectors of a text's n-grams, so its logits are s
     logit[c] = bias[c] + sum_w contribution[w, c]
     contribution[w, c] = sum_i p_w^i E[bucket_i] . W[c]
 
-so the explanation is exact. For other models, `explain_by_occlusion` measures what each logit loses
-when an n-gram is left out.
+The explanation is therefore exact. For other models, `explain_by_occlusion` measures what each
+logit loses when an n-gram is left out.
 """
 
 from collections.abc import Callable, Sequence

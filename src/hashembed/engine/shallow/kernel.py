@@ -1,8 +1,8 @@
 """The shallow model, fused: bag -> linear -> softmax, gradients and row updates in one kernel.
 
-A naive kernel waits for memory most of the time: the rows of large tables are in no cache. But only
-a third to a half of the n-grams of a batch, its *tokens*, are distinct. So the work is done once
-for each distinct token, and in pieces that fit into a core's own cache:
+A naive kernel mostly waits for memory, because the rows of large tables are in no cache. But of the
+n-grams of a batch (its *tokens*) only a third to a half are distinct. So this kernel does the work
+once for each distinct token, in pieces that fit into a core's own cache:
 
     phase          owned by    what it does
     count_tokens   documents   the row of P of each token; how many tokens each shard (a set of
@@ -21,9 +21,9 @@ In each phase the workers own different documents, shards, bins or classes; betw
 for each other. The division of a batch into shards and bins depends only on its size. So the order
 of every sum, and the result, is the same for any number of workers.
 
-The optimizer is Adagrad with one accumulator for each row (the mean square of the row's gradient):
-one square root a row instead of d, little state, and full steps for rare tokens, which is why one
-or two passes are enough.
+The optimizer is Adagrad with one accumulator for each row (the mean square of the row's gradient).
+It needs one square root for each row instead of d, and little state. Rare tokens get full steps, so
+one or two passes are enough.
 """
 
 from collections.abc import Callable

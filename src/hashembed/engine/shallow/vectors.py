@@ -1,8 +1,8 @@
 """Rows of a float32 table as vectors in registers.
 
-LLVM vectorises a loop over columns only if it can prove that nothing aliases; otherwise it computes
-one number at a time. A vector is loaded and stored as a whole. Its width is a compile-time constant
-of the kernel and may be any number.
+LLVM vectorises a loop over columns only if it can prove that no arrays alias. Otherwise it computes
+one number at a time. Here a vector is loaded and stored as a whole. Its width is a compile-time
+constant of the kernel and may be any number.
 """
 
 from llvmlite import ir

@@ -1,9 +1,9 @@
 """The torch engine: a bag of hash vectors under any number of hidden layers, on any device.
 
 `model.py` has `DeepModel`, `network.py` its layers. On a GPU `transfer.py` copies documents,
-`prepare.py` makes batches in advance, `graph.py` runs the steps, `fused.py` (shallow models) and
-`head.py` (all others) train on a batch. `hashembed.nn.gpu` explains the words of the GPU code,
-docs/how-it-works/gpu-step.md tells the way of one step.
+`prepare.py` prefetches batches, `graph.py` runs the steps, and `fused.py` (shallow models) or
+`head.py` (all others) trains on a batch. `hashembed.nn.gpu` defines the terms of the GPU code.
+docs/how-it-works/gpu-step.md follows one step from start to end.
 """
 
 from hashembed.core.lazy import lazy_names

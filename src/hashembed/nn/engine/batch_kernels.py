@@ -1,4 +1,4 @@
-"""Triton kernels for the rest of a training step: its batch, its loss, its counters.
+"""Triton kernels for the parts of a training step outside the layers: batch, loss, counters.
 
 All counters are on the GPU, so that one CUDA graph of a step serves the whole training.
 """

@@ -1,4 +1,4 @@
-"""A step of the shallow model: the call of the kernel in `fused_kernels.py`, and what it leaves."""
+"""A fused step of the shallow model: calls `fused_kernels.py` and returns the gradients."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

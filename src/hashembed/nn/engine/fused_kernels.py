@@ -1,8 +1,8 @@
 """A Triton kernel for a whole step of the shallow model, except the updates of rows.
 
 One program handles one document: bag, output layer, cross entropy and all gradients. It reads each
-row once. A row that is behind under Adam is seen as it would be now (`RowAdam` has the formula) but
-stays as it is: its update brings it to the present step.
+row once. If a row has pending updates under Adam, the program computes its current value (`RowAdam`
+has the formula) but does not store it: the update of the row applies them later.
 """
 
 from typing import NamedTuple

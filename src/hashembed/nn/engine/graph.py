@@ -1,11 +1,12 @@
-"""Training steps that need nothing from the host: a CUDA graph, replayed.
+"""Training steps that run without the host: a CUDA graph, replayed.
 
-docs/how-it-works/gpu-step.md tells the whole way of a step. In short: everything that a step reads
-has a fixed place on the GPU: the documents in their order, the learning rates, the step number.
-`nn/engine/prepare.py` makes the next batches on a stream of its own while steps run. A step finds
-its batch at the `cursor`, so one graph serves all steps (and a second one serves batches of larger
-capacity). The kernel of the shallow model reads the batch where it lies (`nn/engine/fused.py`). For
-other models it is copied to one place first and goes through the layers (`nn/engine/head.py`).
+docs/how-it-works/gpu-step.md follows a step from start to end. In short: everything that a step
+reads has a fixed address on the GPU: the documents in their order, the learning rates, the step
+number. `nn/engine/prepare.py` prefetches the next batches on a side stream, which overlaps with the
+steps. A step finds its batch at the `cursor`, so one graph serves all steps. (A second graph serves
+batches of larger capacity.) The kernel of the shallow model reads the batch in place
+(`nn/engine/fused.py`). For other models, the batch is first copied to a fixed buffer, and then goes
+through the layers (`nn/engine/head.py`).
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""From the vectors of a batch to the backward pass and all updates, with no wait for the GPU."""
+"""A step from the vectors of a batch on: layers, loss, backward pass, updates. Never waits."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the GPU steps need of a model. `DeepModel` has it, but it imports them itself."""
+"""The protocol of a model in the GPU steps. `DeepModel` has it, but imports the steps itself."""
 
 from typing import Protocol
 

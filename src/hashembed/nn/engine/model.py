@@ -61,9 +61,9 @@ class DeepModel:
     """Hash vectors of a document's n-grams, hidden layers, a linear layer.
 
     Args:
-        spec: the hash: K, B, k, indexing, seed.
-        embedding_dim: d.
-        num_classes: C.
+        spec: the hash functions and table sizes: K, B, k, indexing, seed.
+        embedding_dim: d, the width of a component vector.
+        num_classes: C, the number of classes.
         hidden_layers: widths, each with ReLU; the paper's deep model has (1000, 1000, 1000). None
             is the shallow model, without normalisation.
         batch_norm: batch normalisation between all layers, as in the paper. On many sets it costs
@@ -71,13 +71,14 @@ class DeepModel:
         importance: False fixes all importance weights at 1. With k = 1 that is a standard
             embedding: the hashing trick, or a dictionary's under "identity" indexing with B = K.
         mode: "sum" or "mean" of a document's hash vectors.
-        aggregation, append_importance: as in `HashEmbedding`.
+        aggregation: as in `HashEmbedding`.
+        append_importance: as in `HashEmbedding`.
         multilabel: a document may have any number of classes (sigmoids), not exactly one (softmax).
         optimizer: "adam" on the mean loss of a batch, with a first rate of 0.001 by default; or
             "adagrad" on the sum, with one accumulator for each row of E and P, as in `ShallowModel`
             (which also skips documents that are already learned).
-        dropout: the share of n-grams that training leaves out, drawn anew in every batch.
-        seed: of the initial weights and of the dropout.
+        dropout: fraction of n-grams that training leaves out, drawn anew in every batch.
+        seed: seed of the initial weights and of the dropout.
         device: where tables, layers and all keys of the training data live: "cpu", "cuda", ...
             On a GPU with Triton a step is a CUDA graph (see `nn/engine/graph.py`).
 

@@ -1,4 +1,4 @@
-"""Batches prepared before their steps: gathered on the GPU and sorted, several at a time."""
+"""Prefetches batches: gathers and sorts several at a time on the GPU, before their steps."""
 
 import weakref
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What layers make of documents, in chunks that fit into memory."""
+"""Applies layers to documents in chunks that fit into memory."""
 
 from collections.abc import Callable
 

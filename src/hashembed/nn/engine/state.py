@@ -1,4 +1,4 @@
-"""Everything that training changes, copied out of a model and back into it.
+"""Copies everything that training changes out of a model, and back into it.
 
 `saved_state.py` checks what comes from a file.
 """

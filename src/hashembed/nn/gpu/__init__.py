@@ -2,11 +2,11 @@
 
 `launch.py` has the passes of the layers, `places.py` finds the rows that tokens read, `rows.py`
 updates rows, `tiles.py` chooses sizes. `kernels/layout.py` declares every buffer that host and
-kernels share. docs/how-it-works/gpu-step.md tells the way of one training step.
+kernels share. docs/how-it-works/gpu-step.md follows one training step from start to end.
 
-Words, in addition to the glossary in docs/how-it-works/glossary.md:
+Terms, in addition to the glossary in docs/how-it-works/glossary.md:
 
-rule            what happens to the gradient of a row: it is stored, or an optimizer updates the row
+rule            what happens to the gradient of a row: it is stored, or it updates the row
 lazy rule       a rule under which rows without a gradient move too: Adam, AdamW, momentum
 behind          said of a row that has missed steps of a lazy rule; it *catches up* when it is read
 record, stamp   the state of a row under a lazy rule; the stamp is the step of its last update

@@ -1,7 +1,7 @@
-"""Which rows the tokens of a call read, and what can be found out about them before the call.
+"""Finds the rows that the tokens of a call read, and sorts them in advance where possible.
 
-A training knows its batches long before their steps. `prepare` sorts the rows that several batches
-read at once, which takes a fraction of the time of one sort for each.
+Training knows its batches long before their steps. `prepare` sorts the rows of several batches at
+once, which is much faster than one sort for each batch.
 """
 
 from functools import cache

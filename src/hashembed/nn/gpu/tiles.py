@@ -1,4 +1,4 @@
-"""How large the tiles of the kernels are, how many programs run, and on which device.
+"""Chooses the size of the tiles, the number of programs and the device of the kernels.
 
 Sizes for a GPU are the fastest of those tried on an H200. The interpreter runs tiles in Python, so
 its sizes are small enough that tests reach every branch.

@@ -1,4 +1,4 @@
-"""One call of a layer, before it is known which device's kernels take it."""
+"""One call of a layer, independent of the device whose kernels run it."""
 
 from typing import NamedTuple
 

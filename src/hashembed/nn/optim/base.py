@@ -1,7 +1,7 @@
 """What the row optimizers have in common: parameters, steps, saving and loading.
 
-A rule implements `_start`, `_update_rows` (sparse gradients on the CPU), `_gpu_rule` (on a GPU) and
-`_update_all` (dense gradients); a lazy rule `_dense_step` and `_history_step`, too.
+Every rule implements `_start`, `_update_rows` (sparse gradients on the CPU), `_gpu_rule` (on a GPU)
+and `_update_all` (dense gradients). A lazy rule also implements `_dense_step` and `_history_step`.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Gradient clipping where some gradients are sparse: a function of ours, and support for PyTorch's.
+"""Clipping of sparse gradients: our own function, and support for those of PyTorch.
 
-`torch.nn.utils.clip_grad_norm_`, and so Hugging Face's `Trainer`, Lightning and Accelerate, take
-the norm of each gradient with an operator that PyTorch has for dense tensors only;
-`clip_grad_value_` needs other such operators. This module registers them for sparse tensors.
+`torch.nn.utils.clip_grad_norm_` computes norms with an operator that PyTorch has for dense tensors
+only. `clip_grad_value_` needs other such operators. Hugging Face's `Trainer`, Lightning and
+Accelerate call these functions. This module registers the operators for sparse tensors.
 """
 
 import math
@@ -26,7 +26,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """`torch.nn.utils.clip_grad_norm_` for gradients of both kinds -> the norm of all gradients."""
+    """Like `torch.nn.utils.clip_grad_norm_`, for dense and sparse gradients. Returns their norm."""
     found = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     if not found and isinstance(parameters, GeneratorType):
         warnings.warn(

@@ -1,4 +1,4 @@
-"""Pending updates: rows that miss steps, and catch up when they are needed.
+"""Pending updates: a row that missed steps catches up when it is needed.
 
 Under a *lazy* rule (Adam, momentum) a row moves in every step, with or without a gradient. Here it
 moves only when it is read or updated next; until then its updates are pending. The state of such a

@@ -1,1 +1,1 @@
-"""Counting keys: how many distinct ones, which are frequent, and how often each comes."""
+"""Counts keys: how many are distinct, which are frequent, and how often each occurs."""

@@ -1,10 +1,10 @@
-"""How many distinct keys there are, about: in an array, and in a stream.
+"""Estimates the number of distinct keys, in an array or in a stream.
 
     count_distinct     an array: linear counting in 2 MiB a thread, on all cores
     DistinctCounter    a stream: HyperLogLog in 64 KiB
 
-HyperLogLog has Otmar Ertl's estimator, algorithm 6 of "New cardinality estimation algorithms for
-HyperLogLog sketches" (2017): one formula from zero to 2^64 without bias tables or switching points.
+HyperLogLog uses Otmar Ertl's estimator, algorithm 6 of "New cardinality estimation algorithms for
+HyperLogLog sketches" (2017). It is one formula from zero to 2^64, without tables of bias.
 """
 
 from collections.abc import Callable, Iterator

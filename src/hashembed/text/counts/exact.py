@@ -1,7 +1,8 @@
 """The most frequent keys of a corpus and their exact counts, in bounded memory.
 
-The keys of 1- to 9-grams take more than ten times the bytes of the text, but tens of millions are
-made in a second. So they are not kept, but made again in every pass over the texts.
+The keys of 1- to 9-grams take more than ten times as many bytes as the text, but computing tens of
+millions of keys takes only a second. So keys are not stored: every pass over the texts computes
+them again.
 
 1. Every key adds one to its cell of a sketch, so a cell is never below the count of a key in it.
    From the cells follows a threshold that about as many keys reach as are wanted.

@@ -1,7 +1,7 @@
 """Triton kernels of the layers: forward, and what the backward pass starts from.
 
 The paper's letters: E (B, d), P (K, k); N tokens, T of them in a tile, D columns at a time. ACC is
-the type of sums. An option that is absent is None; the compiler leaves out the code for it.
+the type of sums. An absent option is None, and the compiler leaves out the code for it.
 
 `locate_tokens` and `token_gradients` prepare the gradients of rows. `nn/gpu/kernels/sums.py` adds
 them up, or `nn/gpu/kernels/terms.py` if `count_new`, `distinct_rows` and `list_short_rows` have

@@ -2,7 +2,7 @@
 
 Terms come sorted by row. A program adds up a tile of T terms with a segmented scan and finishes the
 rows that lie inside the tile. Rows that cross an edge leave partial sums, which `sum_edges` adds
-up. So a row that a hundred thousand tokens read costs no more than as many rows that are read once.
+up. So one row that 100,000 tokens read costs no more than 100,000 rows that one token reads each.
 No kernel adds gradients atomically, so every run gives the same bits.
 
 The sum of a row goes to its rule at once (`nn/gpu/kernels/rules.py`): it is stored as a gradient,
