@@ -2,13 +2,8 @@
 
 Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported.
 `docs/how-it-works/hash.md` describes the hash in words and lists test vectors. Other files
-<<<<<<< HEAD
 implement the same functions for Numba (`scalars.py`, `locate.py`) and torch
 (`nn/ops/indexing.py`). Tests compare them with this file.
-=======
-implement the same functions for Numba (`scalars.py`, `locate.py`) and torch
-(`nn/ops/indexing.py`). Tests compare them with this file.
->>>>>>> wt-read2
 
     word          -> key        two lanes of MurmurHash3_x86_32
     n-gram        -> key        MurmurHash3_x86_32 over its words' lanes
@@ -182,23 +177,18 @@ def bucket_hash(a: U32, b: U32, seed: np.uint32) -> U32:
 class HashSpec:
     """Specifies completely which row and which buckets belong to a key.
 
-        Args:
-            num_embeddings: K, the number of rows of importance weights, up to 2^32.
-            num_buckets: B, the number of component vectors, from k to 2^32.
-            num_hashes: k, the number of buckets of each key, up to 64 (default 2).
-            indexing: how a key becomes a row and k buckets (default "independent"):
-                "independent": the row comes from lane a, the buckets from both lanes. Two tokens have
-                the same vector only if the row and all k buckets agree.
-                "shared": the row is the id D1(w) in [0, K), and the buckets follow from that id alone,
-                as in the paper's main text.
-    <<<<<<< HEAD
-                "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K,
-                every id also has its own first bucket: the id itself.
-    =======
-                "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K, the
-                first bucket of an id is the id itself.
-    >>>>>>> wt-read2
-            seed: chooses the hash functions; any int64 (default 0).
+    Args:
+        num_embeddings: K, the number of rows of importance weights, up to 2^32.
+        num_buckets: B, the number of component vectors, from k to 2^32.
+        num_hashes: k, the number of buckets of each key, up to 64 (default 2).
+        indexing: how a key becomes a row and k buckets (default "independent"):
+            "independent": the row comes from lane a, the buckets from both lanes. Two tokens have
+            the same vector only if the row and all k buckets agree.
+            "shared": the row is the id D1(w) in [0, K), and the buckets follow from that id alone,
+            as in the paper's main text.
+            "identity": the key *is* the id, such as a rank in a dictionary, below K. If B = K, the
+            first bucket of an id is the id itself.
+        seed: chooses the hash functions; any int64 (default 0).
     """
 
     num_embeddings: int  # K

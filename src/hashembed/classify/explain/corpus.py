@@ -59,8 +59,9 @@ def important_ngrams(
         texts: a column or list of str, an iterator of str, or an iterator of such batches. An
             iterator is read once and never held in memory as a whole.
         top: number of n-grams in each of the two lists (default 20).
-        min_count: ignore n-grams that occur less often (default 10). The paper has no such limit, but the weights of
-            n-grams that a model has hardly seen are close to their initial values.
+        min_count: ignore n-grams that occur less often (default 10). The paper has no such
+            limit, but the weights of n-grams that a model has hardly seen are close to their
+            initial values.
         memory: bytes for counting. With too little, rare n-grams are forgotten: `missed` bounds
             the occurrences that were not counted, and no n-gram with `complete_from` occurrences is
             lost. The strings of n-grams that reach `min_count` need memory in addition.

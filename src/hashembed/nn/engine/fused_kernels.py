@@ -21,7 +21,7 @@ from hashembed.nn.gpu.kernels.layout import (
     RuleTensors,
     stamp_offset,
 )
-from hashembed.nn.gpu.kernels.rules import product
+from hashembed.nn.gpu.kernels.optimizer_rules import product
 from hashembed.nn.gpu.kernels.terms import batch_shift
 
 

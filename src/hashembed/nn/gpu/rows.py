@@ -13,7 +13,7 @@ from torch import Tensor
 from hashembed.nn.cpu.launch import ACCUMULATION
 from hashembed.nn.gpu import tiles
 from hashembed.nn.gpu.kernels import layout
-from hashembed.nn.gpu.kernels import rules as triton_rules
+from hashembed.nn.gpu.kernels import optimizer_rules as triton_rules
 from hashembed.nn.gpu.kernels import sums as triton_sums
 from hashembed.nn.gpu.kernels import terms as triton_terms
 from hashembed.nn.gpu.kernels.layout import RuleKind as RuleKind

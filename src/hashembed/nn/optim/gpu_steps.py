@@ -1,4 +1,6 @@
-"""Steps of the row optimizers on a GPU, after the backward pass or inside it.
+"""When the row optimizers step on a GPU: after the backward pass, or inside it.
+
+`nn/gpu/kernels/optimizer_rules.py` has the formulas.
 
 With `in_backward` a backward pass updates the tables itself, from the terms of their gradients.
 Where a graph uses a table several times, all terms have to be there before the first update.

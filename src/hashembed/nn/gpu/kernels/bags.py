@@ -22,7 +22,7 @@ from hashembed.nn.gpu.kernels.layout import (
     pack_extent,
     table_counts,
 )
-from hashembed.nn.gpu.kernels.rules import product
+from hashembed.nn.gpu.kernels.optimizer_rules import product
 
 
 class LayerTensors(NamedTuple):

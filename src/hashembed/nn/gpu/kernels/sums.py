@@ -5,15 +5,15 @@ rows that lie inside the tile. Rows that cross an edge leave partial sums, which
 up. So one row that 100,000 tokens read costs no more than 100,000 rows that one token reads each.
 No kernel adds gradients atomically, so every run gives the same bits.
 
-The sum of a row goes to its rule at once (`nn/gpu/kernels/rules.py`): it is stored as a gradient,
-or it updates the row.
+The sum of a row goes to its rule at once (`nn/gpu/kernels/optimizer_rules.py`): it is stored
+as a gradient, or it updates the row.
 """
 
 import triton
 import triton.language as tl
 
 from hashembed.nn.gpu.kernels.layout import ENTERING, LEAVING, TILE_SUMS, RuleTensors
-from hashembed.nn.gpu.kernels.rules import apply_rule, read_rows
+from hashembed.nn.gpu.kernels.optimizer_rules import apply_rule, read_rows
 
 
 @triton.jit

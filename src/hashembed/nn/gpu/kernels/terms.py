@@ -27,7 +27,7 @@ from hashembed.nn.gpu.kernels.layout import (
     TermTensors,
     unpack_extent,
 )
-from hashembed.nn.gpu.kernels.rules import apply_rule, is_disabled, read_rows
+from hashembed.nn.gpu.kernels.optimizer_rules import apply_rule, is_disabled, read_rows
 
 
 @triton.jit
