@@ -96,12 +96,13 @@ def record_width(width: int, moments: int = 2) -> int:
 
 
 @njit(inline="always")
-def catch_up(lazy, row, now, moments, move):
+def catch_up(table, records, stamps, history, factors, row, now, moments, move):
     """Bring a row to step `now`: apply what happens to it while its gradient is zero.
 
-    Without `move` somebody wrote to the row meanwhile: it stays, and only its moments decay.
+    Without `move` somebody wrote to the row meanwhile: it stays, and only its moments decay. The
+    first five are the fields of the lazy state. Reading a field of a tuple counts a reference,
+    which is an atomic operation, so kernels do it once and not for each row.
     """
-    table, records, stamps, history = lazy.table, lazy.records, lazy.stamps, lazy.history
     kind = records.dtype.type
     width, ring = table.shape[1], history.shape[1]
     then = np.int64(stamps[row, moments * width])
@@ -115,7 +116,6 @@ def catch_up(lazy, row, now, moments, move):
             for j in range(width):
                 store(table, row, j, kept * load(table, row, j))
         return
-    factors = lazy.factors
     if skipped < factors.shape[1]:
         decay1, decay2, kept = factors[0, skipped], factors[1, skipped], factors[2, skipped]
     else:
@@ -141,20 +141,22 @@ def catch_up_rows(worker, workers, barrier, lazy, rows, begin, end, now, moments
     """Bring rows (m,), here with repeats, to step `now`; a worker owns a part of begin..end."""
     low = begin + (end - begin) * worker // workers
     high = begin + (end - begin) * (worker + 1) // workers
-    width, record = lazy.table.shape[1], lazy.records.shape[1]
-    flat, flat_records = lazy.table.reshape(-1), lazy.records.reshape(-1)
+    table, records, stamps = lazy.table, lazy.records, lazy.stamps
+    history, factors = lazy.history, lazy.factors
+    width, record = table.shape[1], records.shape[1]
+    flat, flat_records = table.reshape(-1), records.reshape(-1)
     m, place = len(rows), moments * width
     for x in range(m):
         ahead = rows[min(x + 2 * AHEAD, m - 1)]
         if low <= ahead < high:
             prefetch(flat_records, ahead * record + place)
         ahead = rows[min(x + AHEAD, m - 1)]
-        if low <= ahead < high and lazy.stamps[ahead, place] != now:
+        if low <= ahead < high and stamps[ahead, place] != now:
             prefetch_row(flat, width, ahead)
             prefetch_row(flat_records, record, ahead)
         row = rows[x]
         if low <= row < high:
-            catch_up(lazy, row, now, moments, move)
+            catch_up(table, records, stamps, history, factors, row, now, moments, move)
 
 
 class AdamStep(NamedTuple):
@@ -174,7 +176,8 @@ class AdamStep(NamedTuple):
 @njit(nogil=True, cache=True, error_model="numpy")
 def adam(worker, workers, barrier, lazy, rows, values, numbers):
     """A step of Adam for rows that may have missed steps before."""
-    table, records, step = lazy.table, lazy.records, numbers.step
+    table, records, stamps, step = lazy.table, lazy.records, lazy.stamps, numbers.step
+    history, factors = lazy.history, lazy.factors
     kind = records.dtype.type
     beta1, rest1 = kind(numbers.beta1), kind(numbers.rest1)
     beta2, rest2 = kind(numbers.beta2), kind(numbers.rest2)
@@ -187,8 +190,8 @@ def adam(worker, workers, barrier, lazy, rows, values, numbers):
         prefetch_row(flat, width, ahead)
         prefetch_row(flat_records, records.shape[1], ahead)
         row = rows[x]
-        catch_up(lazy, row, step - 1, 2, True)
-        lazy.stamps[row, 2 * width] = step
+        catch_up(table, records, stamps, history, factors, row, step - 1, 2, True)
+        stamps[row, 2 * width] = step
         for j in range(width):
             g = load(values, x, j)
             mean = beta1 * records[row, j] + rest1 * g
@@ -210,7 +213,8 @@ class MomentumStep(NamedTuple):
 @njit(nogil=True, cache=True, error_model="numpy")
 def momentum(worker, workers, barrier, lazy, rows, values, numbers):
     """A step with momentum for rows that may have missed steps before."""
-    table, records, step = lazy.table, lazy.records, numbers.step
+    table, records, stamps, step = lazy.table, lazy.records, lazy.stamps, numbers.step
+    history, factors = lazy.history, lazy.factors
     kind = records.dtype.type
     mu, of_m, of_g = kind(numbers.mu), kind(numbers.of_m), kind(numbers.of_g)
     m, width = values.shape
@@ -220,8 +224,8 @@ def momentum(worker, workers, barrier, lazy, rows, values, numbers):
         prefetch_row(flat, width, ahead)
         prefetch_row(flat_records, records.shape[1], ahead)
         row = rows[x]
-        catch_up(lazy, row, step - 1, 1, True)
-        lazy.stamps[row, width] = step
+        catch_up(table, records, stamps, history, factors, row, step - 1, 1, True)
+        stamps[row, width] = step
         for j in range(width):
             g = load(values, x, j)
             moment = mu * records[row, j] + g
