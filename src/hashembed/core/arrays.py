@@ -1,7 +1,16 @@
-"""Short names for array types."""
+"""Short names for array types. `_2D` tells native kernels the number of axes."""
+
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+
+class Dimensions(NamedTuple):
+    """The number of axes of an array type; an array type without it has one."""
+
+    axes: int
+
 
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
@@ -14,3 +23,5 @@ I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+F32_2D = Annotated[F32, Dimensions(2)]

@@ -1,0 +1,122 @@
+"""Compiled entries: C functions that take one pointer to words, made by Numba.
+
+int32 entry(int64 *words)     0, or another number if the kernel raised an exception
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import from_dtype
+
+from hashembed.core.native.signature import (
+    ArrayKind,
+    GroupKind,
+    Kind,
+    NothingKind,
+    NumberKind,
+    Signature,
+)
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+def numba_type(kind: Kind) -> Any:
+    """The type that Numba knows it by."""
+    if isinstance(kind, ArrayKind):
+        return types.Array(from_dtype(kind.dtype), kind.ndim, "C")
+    if isinstance(kind, NumberKind):
+        return from_dtype(kind.dtype)
+    if isinstance(kind, NothingKind):
+        return types.none
+    fields = [numba_type(field) for field in kind.fields]
+    if kind.cls is not None:
+        return types.NamedTuple(fields, kind.cls)
+    return types.Tuple(fields)
+
+
+@global_compiler_lock
+def compile_entry(dispatcher: Any, signature: Signature, name: str) -> str:
+    """LLVM code of an entry and all that it calls."""
+    parameters = tuple(numba_type(kind) for kind in signature.parameters)
+    dispatcher.compile(parameters)
+    compiled = dispatcher.overloads[parameters]
+    context, found = compiled.target_context, compiled.fndesc.restype
+    if found != numba_type(signature.result):
+        raise TypeError(f"{name} returns {found}, its annotation says {signature.result}")
+    library = context.codegen().create_library(name)
+    module = library.create_ir_module(name)
+    entry = ir.Function(module, ir.FunctionType(_I32, [_I64.as_pointer()]), name)
+    builder = ir.IRBuilder(entry.append_basic_block())
+    words = _Words(context, builder, entry.args[0])
+    values = [
+        words.read(kind, parameter)
+        for kind, parameter in zip(signature.parameters, parameters, strict=True)
+    ]
+    callee = context.declare_function(module, compiled.fndesc)
+    status, result = context.call_conv.call_function(builder, callee, found, parameters, values)
+    words.write(signature.result, result)
+    builder.ret(builder.select(status.is_ok, _I32(0), _I32(1)))
+    library.add_ir_module(module)
+    library.add_linking_library(compiled.library)
+    library.finalize()
+    code: str = library.get_llvm_str()
+    return code
+
+
+class _Words:
+    """Code that reads values from words and writes them, one after the other."""
+
+    def __init__(self, context: Any, builder: Any, pointer: Any) -> None:
+        self.context, self.builder, self.pointer, self.place = context, builder, pointer, 0
+
+    def _next(self) -> Any:
+        self.place += 1
+        return self.builder.gep(self.pointer, [_I64(self.place - 1)])
+
+    def read(self, kind: Kind, typ: Any) -> Any:
+        """The next value."""
+        if isinstance(kind, ArrayKind):
+            return self._array(kind, typ)
+        if isinstance(kind, GroupKind):
+            fields = [self.read(*pair) for pair in zip(kind.fields, typ, strict=True)]
+            return self.context.make_tuple(self.builder, typ, fields)
+        if isinstance(kind, NothingKind):
+            return self.context.get_dummy_value()
+        data = self.context.get_data_type(typ)
+        place = self.builder.bitcast(self._next(), data.as_pointer())
+        value = self.builder.load(place)
+        return self.context.data_model_manager[typ].from_data(self.builder, value)
+
+    def _array(self, kind: ArrayKind, typ: Any) -> Any:
+        builder, item = self.builder, self.context.get_data_type(typ.dtype)
+        address = builder.load(self._next())
+        shape = [builder.load(self._next()) for _ in range(kind.ndim)]
+        strides = [_I64(kind.dtype.itemsize)]
+        for length in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        array = self.context.make_array(typ)(self.context, builder)
+        populate_array(
+            array,
+            data=builder.inttoptr(address, item.as_pointer()),
+            shape=shape,
+            strides=strides,
+            itemsize=_I64(kind.dtype.itemsize),
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    def write(self, kind: Kind, value: Any) -> None:
+        """Store a result in the next words: numbers, and tuples of numbers."""
+        if isinstance(kind, GroupKind):
+            for i, field in enumerate(kind.fields):
+                self.write(field, self.builder.extract_value(value, i))
+        elif isinstance(kind, NumberKind):
+            model = self.context.data_model_manager[numba_type(kind)]
+            data = model.as_data(self.builder, value)
+            place = self.builder.bitcast(self._next(), data.type.as_pointer())
+            self.builder.store(data, place)
+        elif isinstance(kind, ArrayKind):
+            raise TypeError("a native kernel returns numbers, not arrays")
