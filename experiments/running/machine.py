@@ -1,37 +1,19 @@
-"""Where a run was made: the machine, the versions of packages and the commit."""
+"""Where a run was made: the machine and the versions of packages."""
 
 import os
 import platform
-import re
-import subprocess
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+
+from benchmarks.machine import commit, cpu, installed
+
+__all__ = ["commit", "device", "versions"]
 
 PACKAGES = ("numba", "numpy", "scikit-learn", "fasttext-wheel", "torch")
 
 
 def device() -> str:
-    info = Path("/proc/cpuinfo")
-    model = re.search(r"model name\s*: (.*)", info.read_text()) if info.exists() else None
-    return f"{os.cpu_count()} cores of {model[1] if model else platform.processor()}"
+    return f"{os.cpu_count()} cores of {cpu()}"
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--exclude", "*"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parent,
-    )
-    return done.stdout.strip()
+    found = {package: installed(package) for package in PACKAGES}
+    return {"python": platform.python_version(), **{p: v for p, v in found.items() if v}}
