@@ -21,7 +21,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hashembed.core.native.library import CHOICE, FOLDER, JIT, LEVELS, STAMPS, library_file
+from hashembed.core.native.library import (
+    CHOICE,
+    FOLDER,
+    JIT,
+    LEVELS,
+    OBSTACLE,
+    STAMPS,
+    library_file,
+)
 
 ROOT = Path(__file__).parents[3]  # of the package
 _NATIVE = re.compile(r"\bnative=(?:True|\"|[a-z])")
@@ -47,13 +55,29 @@ def build() -> None:
             job.result()
         for level in LEVELS:
             _link(compiler, Path(folder) / level, library_file(level))
-    stamps = {kernel.symbol: _stamp(kernel) for kernel in kernels()}
+    stamps = _stamps()
     STAMPS.write_text(json.dumps(stamps, indent=0, sort_keys=True))
+    OBSTACLE.unlink(missing_ok=True)
     size = sum(library_file(level).stat().st_size for level in LEVELS)
     print(
         f"hashembed: {len(stamps)} kernels for {', '.join(LEVELS)}: {size / 1e6:.1f} MB, "
         f"{time.monotonic() - start:.0f} s"
     )
+
+
+def is_current() -> bool:
+    """Whether the libraries were compiled from the sources as they are."""
+    if not all(library_file(level).is_file() for level in LEVELS) or not STAMPS.is_file():
+        return False
+    return bool(json.loads(STAMPS.read_text()) == _stamps())
+
+
+def remember_obstacle(obstacle: str) -> None:
+    """Leave no libraries, and say why."""
+    FOLDER.mkdir(exist_ok=True)
+    for level in LEVELS:
+        library_file(level).unlink(missing_ok=True)
+    OBSTACLE.write_text(obstacle, encoding="utf-8")
 
 
 def find_linker() -> str:
@@ -85,10 +109,14 @@ def _modules() -> Iterator[str]:
             yield ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-def _stamp(kernel: Any) -> str:
+def _stamps() -> dict[str, str]:
+    """Kernel -> checksum of its sources."""
     from hashembed.core.source_stamp import source_stamp
 
-    return source_stamp(Path(kernel.py_func.__code__.co_filename))
+    return {
+        kernel.symbol: source_stamp(Path(kernel.py_func.__code__.co_filename))
+        for kernel in kernels()
+    }
 
 
 def _compile_share(level: str, share: int, folder: Path) -> None:

@@ -16,10 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 FOLDER = Path(__file__).parent / "lib"
 STAMPS = FOLDER / "stamps.json"  # kernel -> checksum of its sources
+OBSTACLE = FOLDER / "obstacle.txt"  # why there are no libraries
 CHOICE = "HASHEMBED_KERNELS"
 JIT = "jit"
 
@@ -51,7 +50,7 @@ def runtime() -> Runtime:
         return Runtime(JIT, problem, None)
     level = wanted or best_level()
     if not library_file(level).is_file():
-        return Runtime(JIT, "this installation has no compiled kernels", None)
+        return Runtime(JIT, f"this installation has no compiled kernels{_obstacle()}", None)
     try:
         library = ctypes.CDLL(str(library_file(level)))
     except OSError as error:
@@ -92,10 +91,20 @@ def _problem() -> str | None:
     """What keeps the library from being used."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return f"there are no compiled kernels for {sys.platform} on this processor"
+    import numpy as np  # the build reads this module without it
+
     probe = np.zeros(1)
     if ctypes.c_int64.from_address(id(probe) + HEADER).value != probe.ctypes.data:
         return "this Python or NumPy lays out arrays in another way"
     return None
+
+
+def _obstacle() -> str:
+    """Why the installation did not compile them."""
+    try:
+        return f": {OBSTACLE.read_text(encoding='utf-8').strip()}"
+    except OSError:
+        return ""
 
 
 def _processor_flags() -> frozenset[str]:
