@@ -1,5 +1,6 @@
 """A look-up by the Numba kernels: which gradients its tables get, and how autograd sees it."""
 
+import sys
 from typing import NamedTuple
 
 import torch
@@ -43,15 +44,16 @@ _bag = autograd.make_operator("bag", Bags, _Pass(), "CPU")
 def run(lookup: Lookup) -> Tensor:
     """Sums or means of hash vectors (n, D)."""
     if lookup.sparse or may_have_owner(lookup.weight) or may_have_owner(lookup.importance):
-        out: Tensor = _run_with_owners(lookup)
-        return out
+        if torch.compiler.is_compiling() or "torch._dynamo" in sys.modules:
+            from hashembed.nn.ops.eager import run_on_cpu
+
+            out: Tensor = run_on_cpu(lookup)
+            return out
+        return run_with_owners(lookup)
     return _bag(*_bags(lookup, *_locate(*_hash_arguments(lookup))))
 
 
-@torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
-    reason="a row optimizer works outside of compiled graphs"
-)
-def _run_with_owners(lookup: Lookup) -> Tensor:
+def run_with_owners(lookup: Lookup) -> Tensor:
     """With sparse gradients for all tables, or for those that have a row optimizer."""
     rows, buckets = cpu.locate(*_hash_arguments(lookup))
     tables = lookup.weight, lookup.importance

@@ -1,5 +1,6 @@
 """A look-up by the Triton kernels: which gradients its tables get, and how autograd sees it."""
 
+import sys
 from typing import Any
 
 import torch
@@ -81,14 +82,15 @@ def run(lookup: Lookup, places: Places | None = None) -> Tensor:
     owned = may_have_owner(lookup.weight) or may_have_owner(lookup.importance)
     if torch.compiler.is_compiling() and not owned:
         return _bag(*call_of(lookup))
-    out: Tensor = _run_eagerly(lookup, places)
-    return out
+    if torch.compiler.is_compiling() or "torch._dynamo" in sys.modules:
+        from hashembed.nn.ops.eager import run_on_gpu
+
+        out: Tensor = run_on_gpu(lookup, places)
+        return out
+    return run_eagerly(lookup, places)
 
 
-@torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
-    reason="a row optimizer works outside of compiled graphs"
-)
-def _run_eagerly(lookup: Lookup, places: Places | None) -> Tensor:
+def run_eagerly(lookup: Lookup, places: Places | None) -> Tensor:
     """With gradients of any kind."""
     call = call_of(lookup)
     tables, owners = (
