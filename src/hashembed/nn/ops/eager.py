@@ -5,15 +5,18 @@ module is imported only if TorchDynamo is there already.
 """
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from hashembed.nn.ops import on_cpu
 
 _REASON = "a row optimizer works outside of compiled graphs"
 
 
-def _outside_graphs(function):  # type: ignore[no-untyped-def]
+def _outside_graphs(function: Callable[..., Tensor]) -> Any:
     return torch.compiler.disable(function, reason=_REASON)  # type: ignore[no-untyped-call]
 
 
