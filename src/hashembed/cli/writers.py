@@ -1,10 +1,8 @@
 """Writes CSV, TSV, JSON lines or Parquet files. A file appears complete, or not at all."""
 
-import csv
 import io
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -57,7 +55,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
                 yield file
             return
     target = os.path.realpath(path)
-    temporary = os.path.join(os.path.dirname(target), f".hashembed-{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(os.path.dirname(target), f".hashembed-{os.urandom(8).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:
             yield file
@@ -105,6 +103,8 @@ def _note(first: _FirstColumns) -> None:
 
 class _Delimited:
     def __init__(self, file: BinaryIO, delimiter: str) -> None:
+        import csv
+
         self._text = io.TextIOWrapper(file, "utf8", "replace", newline="")
         self._rows = csv.writer(self._text, delimiter=delimiter, lineterminator="\n")
         self._first = _FirstColumns()

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.arrays import I64
 from hashembed.core.checks import one_of
@@ -155,6 +154,8 @@ def joined(columns: Sequence[Any]) -> Any:
     """Columns of large strings, joined by a space."""
     if len(columns) == 1:
         return columns[0]
+    import pyarrow.compute as pc
+
     return pc.binary_join_element_wise(*columns, pa.scalar(" ", pa.large_string()))
 
 

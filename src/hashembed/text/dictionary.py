@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.arrays import I64, U8
 from hashembed.core.checks import one_of, whole_number
@@ -158,6 +157,8 @@ class Dictionary:
         the one before, and the bytes that follow. Keys are not saved: the strings determine them.
         """
         data, offsets = _buffers(self.strings)
+        import pyarrow.compute as pc
+
         order = pc.sort_indices(self.strings.cast(pa.large_binary())).to_numpy().astype(np.uint32)
         shared, tails = np.empty(len(self), np.uint8), np.empty(len(self), np.uint32)
         rest = np.empty(len(data), np.uint8)

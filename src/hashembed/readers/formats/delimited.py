@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.wording import given
 from hashembed.readers.formats.columns import Choice, by_name, choose, describe, find
@@ -160,6 +159,8 @@ class Delimited:
         """The columns to keep, unchanged; null in bad rows."""
         if not self.kept:
             return None
+        import pyarrow.compute as pc
+
         names, mask = unique_names(self.names, self.dialect.columns), pa.array(good)
         cells = {}
         for column in self.kept:
