@@ -21,7 +21,7 @@ SUFFIXES = {
 }
 SEPARATOR = ","  # of several labels in one column of CSV
 
-Columns = dict[str, Any]  # name -> an Arrow column, or JsonTexts
+Columns = dict[str, Any]  # name -> an Arrow column, Values or JsonTexts
 
 
 class Writer(Protocol):
@@ -175,6 +175,20 @@ class _Parquet:
         _note(self._first)
 
 
+class Values:
+    """A column of Python values; `kind` is their Arrow type, which only Parquet needs."""
+
+    def __init__(self, values: list[Any], kind: Any) -> None:
+        self._values, self.kind = values, kind
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def to_pylist(self) -> list[Any]:
+        """The values."""
+        return self._values
+
+
 class JsonTexts:
     """A column of values of any type, stored as JSON."""
 
@@ -197,6 +211,8 @@ def _plain_column(column: Any) -> Any:
     """An Arrow column; JSON values become strings."""
     import pyarrow as pa
 
+    if isinstance(column, Values):
+        return pa.array(column.to_pylist(), column.kind)
     if not isinstance(column, JsonTexts):
         return column
     values = [None if v is None else _cell(v) for v in column.to_pylist()]

@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hashembed.core.arrow_columns import mask_column
 from hashembed.core.wording import given
 from hashembed.readers import streams
 from hashembed.readers.blocks import Feeder
 from hashembed.readers.encodings import Decoder, StreamError
 from hashembed.readers.formats.detect import format_by_name
 from hashembed.readers.report import DataError, Problem, Report, add_once
-from hashembed.readers.rows import Options, Parser, Rows, split_labels
+from hashembed.readers.rows import Options, Parser, Rows, null_where, split_labels
 from hashembed.readers.sources import STDIN, Source
 from hashembed.readers.suspicion import LabelWatch
 
@@ -198,11 +199,9 @@ class Reading:
             piece = piece.slice(0, int(wrong[0]))
         elif len(wrong):
             self.report.skip(map(problem, wrong.tolist()), len(wrong))
-            mask = pa.array(~bad)
+            mask = mask_column(~bad)
             if labels is None:
-                import pyarrow.compute as pc
-
-                piece.texts = pc.if_else(mask, texts, pa.scalar(None, pa.large_string()))
+                piece.texts = null_where(bad, texts)
             else:
                 piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
                 piece.kept = None if piece.kept is None else piece.kept.filter(mask)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.core.arrays import I64, U8
+from hashembed.core.arrow_columns import number_column, text_column
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.bags import Bags
@@ -98,13 +99,13 @@ class Dictionary:
         whole_number("min_count", min_count, 1, 2**31 - 1)
         whole_number("memory", memory, 1 << 16, 1 << 36)
         workers = threads or cpu_count()
-        stopped = _own_keys(pa.array(stop, pa.large_string()), config)
+        stopped = _own_keys(text_column(stop), config)
         corpus = Corpus(texts, config)
         wanted = size + len(stopped)
         keys, counts = Counter(corpus, memory, workers).most_frequent(wanted, min_count)
         kept = np.flatnonzero(~np.isin(keys, stopped))[:size]
         keys, counts = keys[kept], counts[kept]
-        self = cls(config, keys, counts, pa.array([], pa.large_string()))
+        self = cls(config, keys, counts, text_column([]))
         self.strings = _spell_out(self, corpus, workers)
         return self
 
@@ -226,9 +227,9 @@ def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.Large
     if left:
         raise ValueError(f"the texts changed: {left:,} n-grams were not found again")
     if not parts:
-        return pa.array([], pa.large_string())
+        return text_column([])
     order = np.argsort(np.concatenate(owners))
-    return pa.concat_arrays(parts).take(pa.array(order))
+    return pa.concat_arrays(parts).take(number_column(order))
 
 
 def _own_keys(strings: pa.LargeStringArray, config: TextConfig) -> I64:
