@@ -1,7 +1,7 @@
-"""Arrow columns of Python and NumPy values, made from buffers.
+"""Arrow columns made of Python and NumPy values, and back, by their buffers.
 
-`pa.array` does the same, but it imports pandas if that is installed, which takes longer than many a
-command.
+`pa.array` and `to_numpy` do the same, but import pandas if that is installed. This takes longer
+than many commands.
 """
 
 from collections.abc import Sequence
@@ -33,6 +33,15 @@ def number_column(numbers: npt.NDArray[np.int32 | np.int64]) -> pa.Array:
 def mask_column(mask: npt.NDArray[np.bool_]) -> pa.Array:
     """Booleans."""
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, _bits(mask)])
+
+
+def null_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which values are null."""
+    valid, end = column.buffers()[0], column.offset + len(column)
+    if valid is None:
+        return np.zeros(len(column), np.bool_)
+    bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=end, bitorder="little")
+    return np.asarray(bits[column.offset :] == 0)
 
 
 def _bits(mask: npt.NDArray[np.bool_]) -> pa.Buffer:

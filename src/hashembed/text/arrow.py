@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.core.arrays import I64, U8
-from hashembed.core.arrow_columns import text_column
+from hashembed.core.arrow_columns import null_mask, text_column
 
 FEW_BYTES = 1 << 20  # the most bytes of texts that do not go through Arrow
 _BATCH = 4096  # Python objects converted to Arrow at a time
@@ -152,7 +152,7 @@ def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
     if offsets[0] < 0 or offsets[-1] > len(data) or (starts > ends).any():
         raise ValueError("texts hold a damaged Arrow array: offsets decrease or leave the data")
     if chunk.null_count:
-        ends = np.where(chunk.is_null().to_numpy(zero_copy_only=False), starts, ends)
+        ends = np.where(null_mask(chunk), starts, ends)
     return data, starts, ends
 
 
