@@ -20,7 +20,7 @@ def _outside_graphs(function: Callable[..., Tensor]) -> Any:
     return torch.compiler.disable(function, reason=_REASON)  # type: ignore[no-untyped-call]
 
 
-run_on_cpu = _outside_graphs(on_cpu.run_with_owners)
+run_on_cpu = _outside_graphs(on_cpu.run_eagerly)
 if "hashembed.nn.ops.on_gpu" in sys.modules:  # it needs Triton
     from hashembed.nn.ops import on_gpu
 

@@ -1,6 +1,5 @@
 """A look-up by the Numba kernels: which gradients its tables get, and how autograd sees it."""
 
-import sys
 from typing import NamedTuple
 
 import torch
@@ -41,19 +40,17 @@ class _Pass(NamedTuple):
 _bag = autograd.make_operator("bag", Bags, _Pass(), "CPU")
 
 
-def run(lookup: Lookup) -> Tensor:
-    """Sums or means of hash vectors (n, D)."""
-    if lookup.sparse or may_have_owner(lookup.weight) or may_have_owner(lookup.importance):
-        if torch.compiler.is_compiling() or "torch._dynamo" in sys.modules:
-            from hashembed.nn.ops.eager import run_on_cpu
+def must_be_eager(lookup: Lookup) -> bool:
+    """Whether a compiled graph cannot contain the look-up."""
+    return lookup.sparse or may_have_owner(lookup.weight) or may_have_owner(lookup.importance)
 
-            out: Tensor = run_on_cpu(lookup)
-            return out
-        return run_with_owners(lookup)
+
+def run(lookup: Lookup) -> Tensor:
+    """Sums or means of hash vectors (n, D), by an operator that compiled graphs may contain."""
     return _bag(*_bags(lookup, *_locate(*_hash_arguments(lookup))))
 
 
-def run_with_owners(lookup: Lookup) -> Tensor:
+def run_eagerly(lookup: Lookup) -> Tensor:
     """With sparse gradients for all tables, or for those that have a row optimizer."""
     rows, buckets = cpu.locate(*_hash_arguments(lookup))
     tables = lookup.weight, lookup.importance

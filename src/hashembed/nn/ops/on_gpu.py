@@ -1,6 +1,5 @@
 """A look-up by the Triton kernels: which gradients its tables get, and how autograd sees it."""
 
-import sys
 from typing import Any
 
 import torch
@@ -77,21 +76,19 @@ def call_of(lookup: Lookup) -> Call:
     )
 
 
-def run(lookup: Lookup, places: Places | None = None) -> Tensor:
-    """Sums or means of hash vectors (n, D); `places`: what `prepare` found for this call."""
+def must_be_eager(lookup: Lookup) -> bool:
+    """Whether a compiled graph cannot contain the look-up; outside of graphs, eager is faster."""
     owned = may_have_owner(lookup.weight) or may_have_owner(lookup.importance)
-    if torch.compiler.is_compiling() and not owned:
-        return _bag(*call_of(lookup))
-    if torch.compiler.is_compiling() or "torch._dynamo" in sys.modules:
-        from hashembed.nn.ops.eager import run_on_gpu
-
-        out: Tensor = run_on_gpu(lookup, places)
-        return out
-    return run_eagerly(lookup, places)
+    return owned or not torch.compiler.is_compiling()
 
 
-def run_eagerly(lookup: Lookup, places: Places | None) -> Tensor:
-    """With gradients of any kind."""
+def run(lookup: Lookup) -> Tensor:
+    """Sums or means of hash vectors (n, D), by an operator that compiled graphs may contain."""
+    return _bag(*call_of(lookup))
+
+
+def run_eagerly(lookup: Lookup, places: Places | None = None) -> Tensor:
+    """The same with gradients of any kind; `places`: what `prepare` found for this call."""
     call = call_of(lookup)
     tables, owners = (
         (call.weight, call.importance),
