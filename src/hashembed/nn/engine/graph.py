@@ -98,15 +98,20 @@ class Steps:
             self._batches.fill(0, 0, 1, capacity)
             self._batches.set_cursor(0, self.cursor)
             if self.shallow:
-                for i in range(len(self.members)):
-                    found = self._learn_fused(i, capacity)
-                    model = self.members[i]
-                    rows, bag = model.optimizers[0], model.network.bag
-                    assert isinstance(rows, RowOptimizer)
-                    if found.P_terms is not None and bag.importance is not None:
-                        update_terms(found.P_terms, rows.rule_of(bag.importance))
-                    update_terms(found.E_terms, rows.rule_of(bag.weight))
+                for i, member in enumerate(self.members):
+                    self._rehearse_fused(i, member, capacity)
             self._advance(capacity)
+
+    @torch.no_grad()
+    def _rehearse_fused(self, i: int, member: Member, capacity: int) -> None:
+        """Launch the kernels of a member's step and of its scores."""
+        found = self._learn_fused(i, capacity)
+        rows, bag = member.optimizers[0], member.network.bag
+        assert isinstance(rows, RowOptimizer)
+        for table, terms in ((bag.importance, found.P_terms), (bag.weight, found.E_terms)):
+            if table is not None and terms is not None:
+                update_terms(terms, rows.rehearse(table, self.finite[i]))
+        member.network.vectors(self.keys[:1], self._batches.offsets[0, 0, :2])
 
     def _allocate(self, members: Sequence[Member]) -> None:
         """Memory for all documents, in the order of training, and for the counters of a step."""
