@@ -8,7 +8,8 @@ import pytest
 
 from hashembed import TextClassifier
 
-COMPUTE, RICH = "pyarrow.compute", "rich"
+ARROW, RICH = "pyarrow", "rich"
+COMPUTE = {ARROW, "pyarrow.compute", "pydoc"}  # pydoc: pyarrow.compute's own
 TRAINING, METRICS = "hashembed.classify.training", "hashembed.classify.metrics"
 EXPLAIN, TEXT_TABLES = "hashembed.classify.explain", "hashembed.readers.formats.delimited"
 
@@ -16,7 +17,7 @@ EXPLAIN, TEXT_TABLES = "hashembed.classify.explain", "hashembed.readers.formats.
 # Numba loads these by itself; add them when commands no longer load Numba: "numba", "llvmlite",
 # "numpy.ma", "numpy.random", "importlib.metadata", "pathlib", "subprocess", "tempfile", "zipfile".
 HEAVY = {
-    COMPUTE,
+    *COMPUTE,
     EXPLAIN,
     METRICS,
     RICH,
@@ -32,7 +33,6 @@ HEAVY = {
     "multiprocessing",
     "numpy.testing",
     "pandas",
-    "pydoc",
     "pyarrow.csv",
     "pyarrow.dataset",
     "pyarrow.fs",
@@ -46,26 +46,24 @@ HEAVY = {
     "triton",
     "unittest",
 }
-ARROW = {COMPUTE, "pydoc"}  # pydoc: pyarrow.compute's own
-
 # Arguments of a command -> the heavy modules that it uses.
 COMMANDS = {
     "--help": set(),
     "train --help": set(),
     "info model": set(),
-    "predict model": set(),  # answers standard input
-    "predict model lines.txt --top 2": set(),
-    "predict model lines.txt --json": set(),
-    "predict model test.csv": {TEXT_TABLES},
-    "predict model test.csv --output new.csv": {TEXT_TABLES},
-    "predict model test.jsonl --output new.jsonl": {"pyarrow.json"},
-    "explain model film --json": {EXPLAIN},
-    "explain model film": {EXPLAIN, RICH},
-    "words model test.csv --json": {EXPLAIN, TEXT_TABLES},
-    "test model test.csv --json": {METRICS, TEXT_TABLES, *ARROW},
-    "test model test.csv": {METRICS, RICH, TEXT_TABLES, *ARROW},
-    "train test.csv --output new": {TRAINING, "safetensors", TEXT_TABLES, *ARROW},
     "plan --vocabulary 1M --dim 20 --json": set(),
+    "predict model": {ARROW},  # answers standard input
+    "predict model lines.txt --top 2": {ARROW},
+    "predict model lines.txt --json": {ARROW},
+    "predict model test.csv": {ARROW, TEXT_TABLES},
+    "predict model test.csv --output new.csv": {ARROW, TEXT_TABLES},
+    "predict model test.jsonl --output new.jsonl": {ARROW, "pyarrow.json"},
+    "explain model film --json": {ARROW, EXPLAIN},
+    "explain model film": {ARROW, EXPLAIN, RICH},
+    "words model test.csv --json": {ARROW, EXPLAIN, TEXT_TABLES},
+    "test model test.csv --json": {METRICS, TEXT_TABLES, *COMPUTE},
+    "test model test.csv": {METRICS, RICH, TEXT_TABLES, *COMPUTE},
+    "train test.csv --output new": {TRAINING, TEXT_TABLES, "safetensors", *COMPUTE},
 }
 
 RUN = "from hashembed.cli import run; run()"
@@ -78,10 +76,10 @@ LOAD = f"{CLASSIFIER}; clf = TextClassifier.load('model')"
 STATEMENTS = {
     "import hashembed": set(),
     CLASSIFIER: set(),
-    f"{LOAD}; clf.predict(['a good film', None])": set(),
-    f"{LOAD}; clf.predict_proba(['a good film'])": set(),
-    f"{LOAD}; clf.explain('a good film').to_dict()": {EXPLAIN},
-    f"{CLASSIFIER}; TextClassifier().fit(['good', 'bad'], ['+', '-'])": {TRAINING},
+    f"{LOAD}; clf.predict(['a good film'])": set(),
+    f"{LOAD}; clf.predict_proba(['a good film', None])": {ARROW},
+    f"{LOAD}; clf.explain('a good film').to_dict()": {ARROW, EXPLAIN},
+    f"{CLASSIFIER}; TextClassifier().fit(['good', 'bad'], ['+', '-'])": {ARROW, TRAINING},
 }
 
 

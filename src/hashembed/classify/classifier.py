@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.classify.model_file import load_classifier, save_classifier
-from hashembed.classify.targets import encode
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.threads import uninterrupted
 from hashembed.text.config import Punctuation
@@ -147,6 +146,7 @@ class TextClassifier(TrainedClassifier):
         none, it raises `LossNotFiniteError` (an ArithmeticError).
         """
         from hashembed.classify import training
+        from hashembed.classify.targets import encode
 
         bags = text_to_bags(texts, training.text_config(self), self.threads)
         options = training.FitOptions(validation, checkpoint, callbacks)
@@ -206,6 +206,7 @@ class TextClassifier(TrainedClassifier):
             sample_weight: a weight for each text. None (default) weights all texts alike.
         """
         from hashembed.classify import training
+        from hashembed.classify.targets import encode
         from hashembed.engine.defaults import check_learning_rate
 
         if self.class_weight in ("balanced", "sqrt"):

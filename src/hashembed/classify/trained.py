@@ -11,7 +11,6 @@ from hashembed.classify.answers import best, chosen, limits
 from hashembed.classify.engine_plan import EnginePlan
 from hashembed.classify.estimator import Estimator
 from hashembed.classify.stream_position import StreamPosition
-from hashembed.classify.targets import Form, Targets, check_counts, decode, encode
 from hashembed.core.arrays import F32
 from hashembed.engine.history import History
 from hashembed.engine.protocol import Engine, to_probabilities
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from hashembed.classify.explain.result import Explanation
     from hashembed.classify.metrics import Evaluation
     from hashembed.classify.report import FitReport
+    from hashembed.classify.targets import Form, Targets
 
 
 class NotShallowError(TypeError):
@@ -58,7 +58,7 @@ class TrainedClassifier(Estimator):
     # What training sets.
     text_config_: TextConfig
     classes_: npt.NDArray[Any]
-    label_form_: Form
+    label_form_: "Form"
     class_counts_: npt.NDArray[np.int64]
     texts_seen_: int
     engine_plan_: EnginePlan
@@ -92,6 +92,8 @@ class TrainedClassifier(Estimator):
         """
         z = self._logits(texts)
         if self._multilabel:
+            from hashembed.classify.targets import decode
+
             given = chosen(z, True, *limits(True, threshold, None))
             return decode(given, self.classes_, self.label_form_)
         if threshold is not None:
@@ -272,8 +274,10 @@ class TrainedClassifier(Estimator):
 
     def _judged(
         self, texts: Any, labels: Any, threshold: float | None, top: int | None
-    ) -> tuple[Targets, npt.NDArray[np.bool_]]:
+    ) -> "tuple[Targets, npt.NDArray[np.bool_]]":
         """The true labels, and the answers (texts, classes that the model knows)."""
+        from hashembed.classify.targets import check_counts, encode
+
         asked = limits(self.__sklearn_is_fitted__() and self._multilabel, threshold, top)
         z = self._logits(texts)
         truth = encode(labels, self.classes_, self.label_form_)

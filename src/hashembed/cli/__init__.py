@@ -4,6 +4,8 @@ In: arguments, files, standard input. Out: files, tables, messages, exit codes.
 May import: all rooms. Commands import heavy modules when they need them.
 """
 
+import atexit
+import gc
 import os
 import sys
 from collections import UserDict
@@ -73,4 +75,6 @@ def run() -> None:
     # Numba would import an installed SciPy at start-up, for linear algebra that is not used here.
     sys.modules.setdefault("scipy", None)  # type: ignore[arg-type]
     _open_standard_streams()
+    # Python's last collections of garbage would visit every object, and free only memory.
+    atexit.register(gc.freeze)
     main(prog_name="hashembed")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ from hashembed.readers.formats.detect import format_by_name
 from hashembed.readers.report import DataError, Problem, Report, add_once
 from hashembed.readers.rows import Options, Parser, Rows, null_where, split_labels
 from hashembed.readers.sources import STDIN, Source
-from hashembed.readers.suspicion import LabelWatch
+
+if TYPE_CHECKING:
+    from hashembed.readers.suspicion import LabelWatch
 
 PARQUET = b"PAR1"  # how Parquet files begin
 
@@ -44,7 +46,7 @@ class Reading:
     def __init__(self, options: Options):
         self.options, self.report = options, Report()
         self._before: dict[str | None, Parser] = {}  # the first parser of each format
-        self._watch = LabelWatch()
+        self._watch = _label_watch() if options.labelled else None
 
     def pieces(self, sources: list[Source]) -> Iterator[Piece]:
         """All rows, in order."""
@@ -54,7 +56,7 @@ class Reading:
                 yield from self._folder(source)
             else:
                 yield from self._file(source)
-        if not self._watch.full:
+        if self._watch is not None and not self._watch.full:
             self._warn(self._watch.warnings())
         if self.options.labelled and not self.report.rows:
             raise DataError(f"found no rows with a label: {self.report}")
@@ -206,13 +208,19 @@ class Reading:
                 piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
                 piece.kept = None if piece.kept is None else piece.kept.filter(mask)
         self.report.rows += len(piece.texts)
-        if piece.labels is not None and not self._watch.full:
+        if self._watch is not None and not self._watch.full:
             self._watch.see(piece.labels)
             self._warn(self._watch.warnings() if self._watch.full else [])
         yield piece
         if len(wrong) and stop:
             skip = given("on_error", "skip")
             raise DataError(f"{problem(int(wrong[0]))} (to skip such rows, give {skip})")
+
+
+def _label_watch() -> "LabelWatch":
+    from hashembed.readers.suspicion import LabelWatch
+
+    return LabelWatch()
 
 
 def _empty_labels(labels: Any) -> npt.NDArray[np.bool_]:

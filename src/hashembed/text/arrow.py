@@ -11,7 +11,6 @@ import pyarrow as pa
 from hashembed.core.arrays import I64, U8
 from hashembed.core.arrow_columns import null_mask, text_column
 
-FEW_BYTES = 1 << 20  # the most bytes of texts that do not go through Arrow
 _BATCH = 4096  # Python objects converted to Arrow at a time
 
 _PLAIN = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -116,25 +115,6 @@ def _decode_dictionary(texts: pa.ChunkedArray) -> pa.ChunkedArray:
         for value, chunk in zip(values, texts.chunks, strict=True)
     ]
     return pa.chunked_array(chunks, None if chunks else pa.large_string())
-
-
-def few_bytes(texts: list[Any]) -> tuple[U8, I64, I64] | None:
-    """A few strings as bytes, with their starts and ends; None if they are not that.
-
-    It avoids Arrow, which takes longer than hashing a short text, and a second when it first
-    imports pandas.
-    """
-    try:
-        encoded = [text.encode() for text in texts]
-    except (AttributeError, UnicodeEncodeError):  # not strings, or a lone surrogate
-        return None
-    ends = np.array([len(text) for text in encoded], np.int64).cumsum()
-    data = np.frombuffer(b"".join(encoded), np.uint8)
-    if len(data) > FEW_BYTES:
-        return None
-    starts = np.zeros(len(encoded), np.int64)
-    starts[1:] = ends[:-1]
-    return data, starts, ends
 
 
 def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
