@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hashembed.core.arrays import I64, U32
+from hashembed.core.arrays import I64, U8, U32
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.bags import Bags
 from hashembed.text.arrow import documents, few_bytes, merge_small, to_arrow
@@ -34,6 +34,7 @@ from hashembed.text.word_kernels import Rules
 _TASK = 1 << 20  # bytes of a task, and of a segment of a long document
 _DOCUMENT = 16  # the overhead of a document, in bytes of text that take as long
 _TASKS_AT_ONCE = 32  # for each thread: a fraction of a second
+_KEYS_LEFT = 64  # space for the keys of very short texts
 _FEW = 64  # this many texts do not go through Arrow
 
 
@@ -76,7 +77,11 @@ _Task = tuple[_Column, int, int]  # segments first..stop-1 of a column
 def _column(chunk: pa.Array, table: U32, before: int) -> _Column:
     data, starts, ends = documents(chunk)
     if (ends - starts).max(initial=0) > 2 * _TASK:
-        return _Column(cut_documents(data, starts, ends, table, _TASK), before)
+        most = len(starts) + int(((ends - starts) // _TASK).sum())
+        begins, stops, last = *np.empty((2, most), np.int64), np.empty(most, np.bool_)
+        count = cut_documents(starts, ends, table, _TASK, Segments(data, begins, stops, last))
+        cut = Segments(data, begins[:count], stops[:count], last[:count])
+        return _Column(cut, before)
     return _Column(Segments(data, starts, ends, np.ones(len(chunk), np.bool_)), before)
 
 
@@ -96,6 +101,18 @@ def _run(work: Callable[[_Task], None], tasks: list[_Task], threads: int) -> Non
         run_workers(take_tasks, min(threads, len(group)))
 
 
+def _few_bags(data: U8, starts: I64, ends: I64, rules: Rules) -> Bags:
+    """The bags of a few short documents, from one call that has enough space for most texts."""
+    offsets = np.empty(len(starts) + 1, np.int64)
+    lo, hi, sub_lo, sub_hi = rules.orders
+    keys = np.empty(_KEYS_LEFT + len(data) * (hi - lo + 1 + 4 * (sub_hi - sub_lo)) // 4, np.int64)
+    count = keys_of(data, starts, ends, *rules, offsets, keys)
+    if count > len(keys):
+        keys = np.empty(count, np.int64)
+        keys_of(data, starts, ends, *rules, offsets, keys)
+    return Bags.trusted(keys[:count], offsets)
+
+
 def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:
     """One bag of keys for each text; a null is an empty bag. `to_arrow` says what texts may be.
 
@@ -106,7 +123,7 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     if type(texts) is list and len(texts) <= _FEW:
         few = few_bytes(texts)
         if few is not None:
-            return Bags.trusted(*keys_of(*few, *rules))
+            return _few_bags(*few, rules)
     columns: list[_Column] = []
     count = 0
     for chunk in merge_small(to_arrow(texts).chunks, _TASK):
