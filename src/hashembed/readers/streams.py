@@ -12,7 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
-from hashembed.readers.formats.delimited_kernels import behind_lines, count_lines
+from hashembed.readers.formats.slices import behind_lines, count_lines
 from hashembed.readers.report import DataError
 from hashembed.readers.sources import STDIN
 

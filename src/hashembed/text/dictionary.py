@@ -185,7 +185,8 @@ class Dictionary:
         in_order[order] = sizes
         np.cumsum(in_order, out=offsets[1:])
         data = np.empty(offsets[-1], np.uint8)
-        front_decode(rest, shared, tails.astype(np.uint32), order, offsets, data)
+        added, places = tails.astype(np.uint32), order.astype(np.uint32)
+        front_decode(rest, shared, added, places, offsets, data)
         strings = _strings(data, offsets)
         strings.validate(full=True)  # its bytes came from a file
         folded = replace(config, lowercase=False)  # the strings are folded already

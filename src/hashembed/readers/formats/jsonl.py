@@ -12,7 +12,7 @@ import pyarrow.json as pa_json
 from hashembed.core.arrays import I64
 from hashembed.core.arrow_columns import text_column
 from hashembed.readers.formats.columns import choose, describe, find, listing
-from hashembed.readers.formats.delimited_kernels import cut_lines
+from hashembed.readers.formats.slices import cut_lines
 from hashembed.readers.report import DataError, Problem
 from hashembed.readers.rows import (
     JSON_TEXT,
