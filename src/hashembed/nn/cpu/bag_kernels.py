@@ -24,7 +24,7 @@ from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
 from hashembed.hashing.locate import bucket_of, row_of
 from hashembed.hashing.scalars import id_key
-from hashembed.nn.cpu.precision import load, prefetch_row, store
+from hashembed.nn.cpu.precision import dot, load, prefetch_row, store
 
 DIGIT = 11  # bits that one pass of the radix sort takes
 
@@ -174,26 +174,6 @@ def prefetch_token(E, P, rows, buckets, t):
 
 
 @njit(forceinline=True)
-def dot(a, a_row, begin, b, b_row, width, zero):
-    """The product of a row of b and a part of a row of a, in eight sums of a fixed order."""
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = zero
-    whole = width // 8 * 8
-    for j in range(0, whole, 8):
-        s0 += load(a, a_row, begin + j) * load(b, b_row, j)
-        s1 += load(a, a_row, begin + j + 1) * load(b, b_row, j + 1)
-        s2 += load(a, a_row, begin + j + 2) * load(b, b_row, j + 2)
-        s3 += load(a, a_row, begin + j + 3) * load(b, b_row, j + 3)
-        s4 += load(a, a_row, begin + j + 4) * load(b, b_row, j + 4)
-        s5 += load(a, a_row, begin + j + 5) * load(b, b_row, j + 5)
-        s6 += load(a, a_row, begin + j + 6) * load(b, b_row, j + 6)
-        s7 += load(a, a_row, begin + j + 7) * load(b, b_row, j + 7)
-    total = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
-    for j in range(whole, width):
-        total += load(a, a_row, begin + j) * load(b, b_row, j)
-    return total
-
-
-@njit(forceinline=True)
 def sort_by_row(items, spare, count, bits):
     """Stable radix sort of items[:count] by their upper 32 bits -> the array they end in."""
     passes = max(1, (bits + DIGIT - 1) // DIGIT)
@@ -291,7 +271,7 @@ def token_gradients(
                 p = load(P, rows[t], i) if importance else one
                 factors[t, i] = w * p
                 if want_dots:
-                    product = dot(grad, bag, i * step, E, buckets[t, i], d, zero)
+                    product = dot(grad, bag, i * step, E, buckets[t, i], d)
                     if append:
                         product += load(grad, bag, inner + i)
                     P_terms[t, i] = w * product

@@ -17,6 +17,7 @@ _CODE = "hashembed.nn.cpu.table_code"
 load = Intrinsic(_CODE, "load")
 store = Intrinsic(_CODE, "store")
 prefetch_number = Intrinsic(_CODE, "prefetch_number")
+dot = Intrinsic(_CODE, "dot")
 
 LINE = 16  # floats in a cache line
 

@@ -68,7 +68,7 @@ def adagrad(
     """
     m, width = values.shape
     kind = sums.dtype.type
-    rate, epsilon = kind(rate), kind(epsilon)
+    step, added, zero = kind(rate), kind(epsilon), kind(0)
     rowwise = sums.shape[1] < width
     for x in range(m * worker // workers, m * (worker + 1) // workers):
         ahead = rows[min(x + AHEAD, m - 1)]
@@ -76,17 +76,22 @@ def adagrad(
         prefetch_row(sums, ahead)
         row = rows[x]
         if rowwise:
-            square = kind(0)
+            square = zero
             for j in range(width):
                 g = load(values, x, j)
                 square += g * g
             sums[row, 0] += square / kind(width)
-        for j in range(width):
-            g = load(values, x, j)
-            if not rowwise:
-                sums[row, j] += g * g
-            s = sums[row, 0 if rowwise else j]
-            store(table, row, j, load(table, row, j) - rate * g / (np.sqrt(s) + epsilon))
+            root = np.sqrt(sums[row, 0]) + added
+            for j in range(width):
+                change = step * load(values, x, j) / root
+                store(table, row, j, load(table, row, j) - change)
+        else:
+            for j in range(width):
+                g = load(values, x, j)
+                s = load(sums, row, j) + g * g
+                store(sums, row, j, s)
+                change = step * g / (np.sqrt(s) + added)
+                store(table, row, j, load(table, row, j) - change)
 
 
 def record_width(width: int, moments: int = 2) -> int:
