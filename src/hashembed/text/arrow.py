@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.core.arrays import I64, U8
+from hashembed.core.arrow_columns import null_mask, text_column
 
 FEW_BYTES = 1 << 20  # the most bytes of texts that do not go through Arrow
 _BATCH = 4096  # Python objects converted to Arrow at a time
@@ -68,7 +69,7 @@ def _from_python(batches: Iterable[Sequence[Any]], pandas: bool) -> pa.ChunkedAr
     start = 0
     for batch in batches:
         try:
-            chunks.append(_encoded(batch))
+            chunks.append(text_column(batch, pa.large_binary()))
             start += len(batch)
             continue
         except (AttributeError, UnicodeEncodeError):  # not all strings, or a lone surrogate
@@ -80,15 +81,6 @@ def _from_python(batches: Iterable[Sequence[Any]], pandas: bool) -> pa.ChunkedAr
             chunks.append(pa.concat_arrays(single))
         start += len(batch)
     return pa.chunked_array(chunks, pa.large_binary())
-
-
-def _encoded(texts: Sequence[Any]) -> pa.Array:
-    """Python strings as Arrow. `pa.array` would import pandas if that is installed."""
-    encoded = [text.encode() for text in texts]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(text) for text in encoded], out=offsets[1:])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.large_binary(), len(encoded), buffers)
 
 
 def _one_text(text: Any, position: int, pandas: bool) -> pa.Array:
@@ -160,7 +152,7 @@ def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
     if offsets[0] < 0 or offsets[-1] > len(data) or (starts > ends).any():
         raise ValueError("texts hold a damaged Arrow array: offsets decrease or leave the data")
     if chunk.null_count:
-        ends = np.where(chunk.is_null().to_numpy(zero_copy_only=False), starts, ends)
+        ends = np.where(null_mask(chunk), starts, ends)
     return data, starts, ends
 
 
