@@ -11,6 +11,7 @@ import pyarrow as pa
 from hashembed.core.arrays import I64, U8
 
 FEW_BYTES = 1 << 20  # the most bytes of texts that do not go through Arrow
+PADDING = bytes(80)  # behind a text: kernels are slower where they could read beyond the data
 _BATCH = 4096  # Python objects converted to Arrow at a time
 
 _PLAIN = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -137,7 +138,7 @@ def few_bytes(texts: list[Any]) -> tuple[U8, I64, I64] | None:
     except (AttributeError, UnicodeEncodeError):  # not strings, or a lone surrogate
         return None
     ends = np.array([len(text) for text in encoded], np.int64).cumsum()
-    data = np.frombuffer(b"".join(encoded), np.uint8)
+    data = np.frombuffer(b"".join([*encoded, PADDING]), np.uint8)
     if len(data) > FEW_BYTES:
         return None
     starts = np.zeros(len(encoded), np.int64)
