@@ -8,6 +8,7 @@ from hashembed.core.arrays import I64, U8
 
 FEW = 64  # the most texts that do not go through Arrow
 FEW_BYTES = 1 << 20  # and their most bytes
+PADDING = bytes(80)  # behind a text: kernels are slower where they could read beyond the data
 
 
 def few_bytes(texts: list[Any]) -> tuple[U8, I64, I64] | None:
@@ -20,7 +21,7 @@ def few_bytes(texts: list[Any]) -> tuple[U8, I64, I64] | None:
     except (AttributeError, UnicodeEncodeError):  # not strings, or a lone surrogate
         return None
     ends = np.array([len(text) for text in encoded], np.int64).cumsum()
-    data = np.frombuffer(b"".join(encoded), np.uint8)
+    data = np.frombuffer(b"".join([*encoded, PADDING]), np.uint8)
     if len(data) > FEW_BYTES:
         return None
     starts = np.zeros(len(encoded), np.int64)

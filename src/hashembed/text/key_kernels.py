@@ -198,10 +198,17 @@ def new_batch(orders):
 @_entry
 def fill_keys(segments: Segments, first: int, stop: int, rules: Rules, out: I64, o: int) -> None:
     """Write the keys of the segments first..stop-1, from out[o] on."""
+    batch = new_batch(rules.orders[1] - rules.orders[0] + 1)
+    _fill(segments, first, stop, rules, batch, out, o)
+
+
+@_outer
+def _fill(segments, first, stop, rules, batch, out, o):
+    """`fill_keys` with the memory of a batch, which is empty before and after."""
     data, starts, ends, last = segments
     table, punctuation = rules.table, rules.punctuation
     hi, most = rules.orders[1], most_words(punctuation)
-    batch, codes = new_batch(hi - rules.orders[0] + 1), np.empty(64, np.uint32)
+    codes = np.empty(64, np.uint32)
     s, i, m = first, starts[first], 0
     own, limit = 2**62, stop
     while own:  # words of these segments whose n-grams are not written yet
@@ -270,6 +277,21 @@ def _pieces(data, i, end, table, punctuation, lo, hi):
     return total
 
 
+@inlined
+def _words(data, i, end, table, punctuation):
+    """The number of words from data[i] on."""
+    total, inside, within = u64(0), u64(0), u64(0)
+    while i < end:
+        n, mask, _, _, points = chunk(data, i, end, table, punctuation)
+        total += bit_count(mask & ~(mask << u64(1) | inside))
+        inside = mask >> u64(n - 1) & u64(1)
+        if punctuation is not None:
+            total += bit_count(points & ~(points << u64(1) | within))
+            within = points >> u64(n - 1) & u64(1)
+        i += n
+    return np.int64(total)
+
+
 @_entry
 def count_words(
     segments: Segments, first: int, stop: int, rules: Rules, words: I64, pieces: I64
@@ -279,16 +301,7 @@ def count_words(
     table, punctuation = rules.table, rules.punctuation
     _, _, sub_lo, sub_hi = rules.orders
     for s in range(first, stop):
-        i, total, inside, within = starts[s], u64(0), u64(0), u64(0)
-        while i < ends[s]:
-            n, mask, _, _, points = chunk(data, i, ends[s], table, punctuation)
-            total += bit_count(mask & ~(mask << u64(1) | inside))
-            inside = mask >> u64(n - 1) & u64(1)
-            if punctuation is not None:
-                total += bit_count(points & ~(points << u64(1) | within))
-                within = points >> u64(n - 1) & u64(1)
-            i += n
-        words[s] = total
+        words[s] = _words(data, starts[s], ends[s], table, punctuation)
         if sub_hi:
             pieces[s] = _pieces(data, starts[s], ends[s], table, punctuation, sub_lo, sub_hi)
 
@@ -340,3 +353,24 @@ def keys_of(
     if count and offsets[count] <= len(keys):
         fill_keys(segments, 0, count, rules, keys, 0)
     return int(offsets[count])
+
+
+@_outer
+def text_keys(data, end, rules, batch, keys):
+    """The keys of the one text data[:end], for kernels that need no more -> their number.
+
+    If `keys` is too small, nothing is written: call it again with as much space as it returns.
+    It is fastest if the data has 80 bytes more than the text (see `text/arrow.py`).
+    batch: from `new_batch`. It may serve many texts.
+    """
+    table, punctuation = rules.table, rules.punctuation
+    lo, hi, sub_lo, sub_hi = rules.orders
+    count = _ngrams(_words(data, 0, end, table, punctuation), lo, hi)
+    if sub_hi:
+        count += _pieces(data, 0, end, table, punctuation, sub_lo, sub_hi)
+    if 0 < count <= len(keys):
+        bounds = np.zeros(2, np.int64)
+        bounds[1] = end
+        text = Segments(data, bounds[:1], bounds[1:], np.ones(1, np.bool_))
+        _fill(text, 0, 1, rules, batch, keys, 0)
+    return count

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _TASK = 1 << 20  # bytes of a task, and of a segment of a long document
 _DOCUMENT = 16  # the overhead of a document, in bytes of text that take as long
 _TASKS_AT_ONCE = 32  # for each thread: a fraction of a second
-_KEYS_LEFT = 64  # space for the keys of very short texts
 
 
 @cache
@@ -108,7 +107,8 @@ def _few_bags(data: U8, starts: I64, ends: I64, rules: Rules) -> Bags:
     """The bags of a few short documents, from one call that has enough space for most texts."""
     offsets = np.empty(len(starts) + 1, np.int64)
     lo, hi, sub_lo, sub_hi = rules.orders
-    keys = np.empty(_KEYS_LEFT + len(data) * (hi - lo + 1 + 4 * (sub_hi - sub_lo)) // 4, np.int64)
+    orders = hi - lo + 1 + 4 * (sub_hi - sub_lo + (sub_hi > 0))  # a word has about four letters
+    keys = np.empty(len(data) * orders // 4, np.int64)
     count = keys_of(data, starts, ends, *rules, offsets, keys)
     if count > len(keys):
         keys = np.empty(count, np.int64)
