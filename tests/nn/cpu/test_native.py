@@ -91,6 +91,23 @@ def test_every_source_of_kernels_gives_the_same_bits_and_only_the_jit_needs_numb
         assert imported == "[]"
 
 
+DEEP = """
+import sys
+from hashembed import TextClassifier
+from hashembed.core.njit import native_kernels
+TextClassifier(hidden_layers=(8,), device="cpu").fit(["good", "bad"] * 20, ["+", "-"] * 20)
+own = [kernel for kernel in native_kernels if kernel.symbol.startswith("hashembed_nn_")]
+assert own
+print([kernel.symbol for kernel in own if "dispatcher" in vars(kernel)], file=sys.stderr)
+"""
+
+
+@needs_library
+def test_numba_compiles_no_kernel_of_this_room_for_hidden_layers():
+    _, compiled = run(DEEP, "")
+    assert compiled == "[]"
+
+
 NO_NUMBA = """
 import sys
 sys.modules["numba"] = None  # as if it were not installed
