@@ -47,6 +47,7 @@ class Kernel:
         self.py_func = function
         self.symbol = _symbol(function.__module__, name) if name else None
         self._keep, self._options = keep, options
+        self._compiled: set[Hashable] = set()  # types of arguments
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it."""
@@ -69,8 +70,9 @@ class Kernel:
             import numba
         except ImportError as error:
             raise NoNumbaError(
-                f"this installation has no compiled kernel {self.py_func.__name__} for such "
-                "arguments, and Numba, which compiles kernels, is missing: "
+                f"this installation has no compiled kernel {self.py_func.__name__} for arguments "
+                "of these types. (Kernels of the layers are compiled for float32; other precisions "
+                "need Numba.) Numba compiles kernels, but is missing: "
                 'pip install "hashembed[jit]"'
             ) from error
         dispatcher = numba.njit(**self._options)(self.py_func)
@@ -93,15 +95,28 @@ class Kernel:
         """Numba looks here for `inline`."""
         return self._options
 
-    def must_compile(self) -> bool:
-        """Whether Numba has compiled nothing of it yet."""
-        return getattr(self.dispatcher, "signatures", None) == []
+    def must_compile(self, arguments: Sequence[Any]) -> bool:
+        """Whether Numba has not been asked yet to compile it for arguments of these types."""
+        return tuple(_types(arguments)) not in self._compiled
 
     def compile_for(self, arguments: Sequence[Any]) -> None:
         """Let Numba compile it for arguments of these types."""
-        from numba import typeof
+        types = tuple(_types(arguments))
+        if hasattr(self.dispatcher, "compile"):  # not with NUMBA_DISABLE_JIT
+            from numba import typeof
 
-        self.dispatcher.compile(tuple(typeof(value) for value in arguments))
+            with may_compile((self, types)):
+                self.dispatcher.compile(tuple(typeof(value) for value in arguments))
+        self._compiled.add(types)
+
+
+def _types(arguments: Sequence[Any]) -> Iterator[Hashable]:
+    """The types of arguments, and of what groups hold."""
+    for value in arguments:
+        if isinstance(value, tuple):
+            yield from _types(value)
+        else:
+            yield getattr(value, "dtype", type(value))
 
 
 class Intrinsic:

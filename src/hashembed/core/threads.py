@@ -186,7 +186,7 @@ def _worker_of(kernel: Callable[..., Any], barrier: I64, arguments: Any) -> Work
     if isinstance(kernel, Kernel):
         if (native := kernel.native) is not None and (packed := native.pack(values)) is not None:
             return lambda worker, workers: native.run(as_worker(packed, worker, workers))
-        if kernel.must_compile():
+        if kernel.must_compile(values):
             # Without interruption: an exception could leave Numba's registries incomplete.
             uninterrupted(lambda: kernel.compile_for(values))
     return lambda worker, workers: kernel(worker, workers, barrier, *arguments)

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -284,14 +285,18 @@ def test_a_long_compilation_says_so_once(caplog, monkeypatch):
     monkeypatch.setattr(compiling, "_seen", set())
     compiling._say.cache_clear()
 
-    def slow(worker, workers, barrier):
-        import time
+    class Slow:
+        def compile(self, types):
+            time.sleep(0.1)
 
-        time.sleep(0.1)
+        def __call__(self, worker, workers, barrier):
+            return worker
 
-    with caplog.at_level(logging.INFO, "hashembed"):
-        cpu.run_kernel(slow, 1)
-        cpu.run_kernel(lambda *_: slow(0, 1, None), 1)
+    for _ in range(2):
+        kernel = compiling.njit(lambda worker, workers, barrier: worker)
+        kernel.dispatcher = Slow()
+        with caplog.at_level(logging.INFO, "hashembed"):
+            assert cpu.run_kernel(kernel, 1) == [0]
     assert [r.message for r in caplog.records] == [
         "compiling CPU kernels; they are kept on disk for the next time"
     ]

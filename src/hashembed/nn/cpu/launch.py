@@ -1,4 +1,4 @@
-"""Calls of the Numba kernels of `nn/cpu/bag_kernels.py` on tensors."""
+"""Calls of the kernels of `nn/cpu/bag_kernels.py` on tensors."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +8,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hashembed.core.njit import may_compile
 from hashembed.core.threads import run_workers
 from hashembed.nn.cpu import bag_kernels
 
@@ -21,10 +20,14 @@ ACCUMULATION = {
     torch.float32: torch.float32,
     torch.float64: torch.float64,
 }
-_AS_BITS = {torch.float16: torch.int16, torch.bfloat16: torch.uint16}
 _ARRAY_TYPES = {
-    getattr(torch, name): np.dtype(name)
-    for name in ("bool", "int16", "int32", "int64", "uint16", "float32", "float64")
+    torch.bool: np.dtype(np.bool_),
+    torch.int32: np.dtype(np.int32),
+    torch.int64: np.dtype(np.int64),
+    torch.float16: np.dtype(np.int16),
+    torch.bfloat16: np.dtype(np.uint16),
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
 }
 
 _NUMBERS_PER_WORKER = 2**15  # less work than this is not worth a thread
@@ -34,19 +37,7 @@ MAX_TOKENS = 2**26  # in one call: with 64 hashes each, this many fit into half 
 def run_kernel(kernel: Callable[..., Any], numbers: int, *arguments: Any) -> list[Any]:
     """Run the kernel on torch's threads; numbers: how many it processes, to choose how many."""
     workers = max(1, min(torch.get_num_threads(), numbers // _NUMBERS_PER_WORKER))
-    with may_compile((kernel, *_dtypes(arguments))):
-        return run_workers(kernel, workers, *arguments)
-
-
-def _dtypes(arguments: tuple[Any, ...]) -> list[np.dtype[Any]]:
-    """The types of all arrays, also of those in call objects."""
-    found = []
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            found.append(argument.dtype)
-        elif isinstance(argument, tuple):
-            found += _dtypes(argument)
-    return found
+    return run_workers(kernel, workers, *arguments)
 
 
 class _Memory:
@@ -68,15 +59,16 @@ def as_array(tensor: Tensor) -> Array:
     `Tensor.numpy()` would not do: torch refuses to resize a storage after it, and FSDP frees
     gathered parameters by resizing them to nothing.
     """
-    tensor = tensor.detach().contiguous()
-    dtype = _ARRAY_TYPES[_AS_BITS.get(tensor.dtype, tensor.dtype)]
+    if not tensor.is_contiguous():
+        tensor = tensor.detach().contiguous()
+    dtype = _ARRAY_TYPES[tensor.dtype]
     if tensor.numel() == 0:
         return np.empty(tuple(tensor.shape), dtype)
     return np.asarray(_Memory(tensor, dtype))
 
 
 def _optional(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> Array:
-    return as_array(torch.empty(shape, dtype=dtype) if tensor is None else tensor)
+    return np.empty(shape, _ARRAY_TYPES[dtype]) if tensor is None else as_array(tensor)
 
 
 class Bags(NamedTuple):
@@ -203,22 +195,23 @@ def backward(bags: Bags, grad: Tensor, wanted: Wanted, compact: tuple[bool, bool
     n, k = bags.buckets.shape
     dtype = ACCUMULATION[bags.weight.dtype]
     found = bag_kernels.TokenGradients(
-        bags=torch.empty_like(bags.rows).numpy(),
-        places=torch.empty_like(bags.rows).numpy(),
+        bags=torch.empty(n, dtype=torch.int64).numpy(),
+        places=torch.empty(n, dtype=torch.int64).numpy(),
         factors=torch.empty(n, k, dtype=dtype).numpy(),
         P_terms=torch.empty(n, k, dtype=dtype).numpy(),
         weights_grad=(weights_grad := torch.empty(n, dtype=dtype)).numpy(),
     )
-    upstream, want_dots = as_array(grad), wanted.importance or wanted.weights
+    arrays, upstream = bags.arrays(), as_array(grad)
+    want_dots = wanted.importance or wanted.weights
     kernel = bag_kernels.token_gradients
-    run_kernel(kernel, bags.numbers, bags.arrays(), upstream, want_dots, found)
+    run_kernel(kernel, bags.numbers, arrays, upstream, want_dots, found)
     E_grad = P_grad = None
     if wanted.weight:
-        buckets, step = as_array(bags.buckets), bags.weight.shape[1] if bags.concat else 0
-        terms = bag_kernels.Terms(buckets, upstream, found.bags, found.factors, step)
+        step = bags.weight.shape[1] if bags.concat else 0
+        terms = bag_kernels.Terms(arrays.buckets, upstream, found.bags, found.factors, step)
         E_grad = _sum_rows(bags.weight, terms, compact[0])
     if wanted.importance and bags.importance is not None:
-        rows, ones = as_array(bags.rows).reshape(-1, 1), found.factors[:0]
+        rows, ones = arrays.rows.reshape(-1, 1), found.factors[:0]
         terms = bag_kernels.Terms(rows, found.P_terms, found.places, ones, 0)
         P_grad = _sum_rows(bags.importance, terms, compact[1])
     return E_grad, P_grad, weights_grad if wanted.weights else None
