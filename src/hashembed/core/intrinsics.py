@@ -1,4 +1,4 @@
-"""Instructions that Numba does not offer: prefetches, atomics, bit counts, yielding a core."""
+"""Instructions that Numba does not offer: prefetches, atomics, bits of numbers, yielding a core."""
 
 import os
 
@@ -104,3 +104,23 @@ def leading_zeros(typingctx, x):
         return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def bits_of(typingctx, x):
+    """The bits of a float64, as an int64."""
+
+    def codegen(context, builder, sig, args):
+        return builder.bitcast(args[0], _I64)
+
+    return types.int64(types.float64), codegen
+
+
+@intrinsic
+def float_of(typingctx, bits):
+    """The float64 with these bits."""
+
+    def codegen(context, builder, sig, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen

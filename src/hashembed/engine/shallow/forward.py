@@ -9,7 +9,7 @@ from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD, Shard, Step
 from hashembed.engine.shallow.parts import hash_vector
-from hashembed.engine.shallow.vectors import load_row, plus, store_row, zero_vector
+from hashembed.engine.shallow.vectors import load, plus, store, zero_vector
 from hashembed.hashing.locate import IDENTITY, INDEPENDENT, bucket_of, row_of
 from hashembed.hashing.scalars import fmix32, reduce_range, spread_key
 
@@ -46,8 +46,8 @@ def make_step(number, worker, workers, job):
         shards=shards,
         scale=np.uint64((shards << 32) // job.num_rows),
         rate=batches.rates[number],
-        counts=scratch.counts[: size * shards].reshape((size, shards)),
-        runs=scratch.runs[: (size + 1) * shards].reshape((size + 1, shards)),
+        counts=scratch.counts[:size],
+        runs=scratch.runs[: size + 1],
     )
 
 
@@ -112,8 +112,8 @@ def sort_tokens(step, job, indexing):
     """Move the tokens of this worker's documents to their shards."""
     documents, batches, scratch = job.documents, job.batches, job.scratch
     counts, runs, cursor = step.counts, step.runs, scratch.cursors[step.worker]
-    first, scale = step.first, step.scale
-    documents_here, shards = counts.shape
+    first, scale, shards = step.first, step.scale, step.shards
+    documents_here = len(counts)
     for s in range(shards):
         cursor[s] = 0
     for q in range(documents_here):
@@ -190,7 +190,7 @@ def hash_distinct(marks, rows, buckets, tables, K, B, k, indexing):
 
 
 @njit(inline="always")
-def hash_vectors(used, shard, tables, d, k, importance):
+def hash_vectors(used, shard, tables, width, blocks, k, importance):
     """The hash vectors of the distinct tokens of a shard, and their importance weights."""
     E, records, rows, buckets = tables.E, tables.records, shard.rows, shard.buckets
     weights, vectors = shard.weights, shard.vectors
@@ -199,25 +199,28 @@ def hash_vectors(used, shard, tables, d, k, importance):
             prefetch(records, rows[u + AHEAD])
         for i in range(k):
             prefetch(E, buckets[i, u + AHEAD])
-        store_row(vectors, u, hash_vector(E, records, rows[u], buckets, u, d, k, importance))
+        for b in range(blocks):
+            v = hash_vector(E, records, rows[u], buckets, u, b, width, k, importance)
+            store(vectors, u, b, v)
         if importance:
             for i in range(k):
                 weights[u, i] = records[rows[u], i]
 
 
 @njit(inline="always")
-def add_runs(shard, runs, d, partial):
-    """partial[q] = sum of the vectors of document q's tokens in the shard."""
+def add_runs(shard, runs, width, blocks, partial, first):
+    """partial[first + q] = sum of the vectors of document q's tokens in the shard."""
     s, low, places, vectors = shard.number, shard.low, shard.places, shard.vectors
     for q in range(len(runs) - 1):
-        h = zero_vector(d)
-        for x in range(runs[q, s] - low, runs[q + 1, s] - low):
-            h = plus(h, load_row(vectors, places[x], d))
-        store_row(partial, q, h)
+        for b in range(blocks):
+            h = zero_vector(width)
+            for x in range(runs[q, s] - low, runs[q + 1, s] - low):
+                h = plus(h, load(vectors, places[x], b, width))
+            store(partial, first + q, b, h)
 
 
 @njit(inline="always")
-def embed_shard(number, step, job, d, k, importance, indexing):
+def embed_shard(number, step, job, width, blocks, k, importance, indexing):
     """What a shard adds to the document vectors."""
     tables, scratch, K, B = job.tables, job.scratch, job.num_rows, job.num_buckets
     shard = shard_views(number, step, scratch)
@@ -225,5 +228,6 @@ def embed_shard(number, step, job, d, k, importance, indexing):
     used = find_distinct(marks, shard.places, scratch.found[step.worker], scratch.salt)
     scratch.distinct[number] = used
     hash_distinct(marks[:used], shard.rows, shard.buckets, tables, K, B, k, indexing)
-    hash_vectors(used, shard, tables, d, k, importance)
-    add_runs(shard, step.runs, d, scratch.partial[number])
+    hash_vectors(used, shard, tables, width, blocks, k, importance)
+    first = number * job.batches.batch_size
+    add_runs(shard, step.runs, width, blocks, scratch.partial, first)

@@ -24,40 +24,62 @@ of every sum, and the result, is the same for any number of workers.
 The optimizer is Adagrad with one accumulator for each row (the mean square of the row's gradient).
 It needs one square root for each row instead of d, and little state. Rare tokens get full steps, so
 one or two passes are enough.
+
+The kernels of a usual model have its width and its hash as compile-time constants; other models
+have a kernel that takes them as numbers. All give the same bits.
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hashembed.core.arrays import F32, F32_2D, I64, U32
 from hashembed.core.checks import whole_number
-from hashembed.core.njit import FAST, njit
+from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
+from hashembed.engine.shallow.arrays import LANES, Job
 from hashembed.engine.shallow.backward import errors_of, teach_shard, update_bin, update_output
 from hashembed.engine.shallow.forward import count_tokens, embed_shard, make_step, sort_tokens
 from hashembed.engine.shallow.parts import add_scores, hash_keys, hash_vector
-from hashembed.engine.shallow.vectors import plus, zero_vector
-from hashembed.hashing.locate import indexing_code
+from hashembed.engine.shallow.vectors import plus, store, zero_vector
+from hashembed.hashing.locate import INDEPENDENT, indexing_code
 from hashembed.hashing.spec import HashSpec
 
-# Vectors are as wide as rows. LLVM compiles 20 s for 4,096 numbers and six minutes for 32,768; at
-# 65,536 it aborts the process.
-MAX_DIM = 16_384
+MAX_DIM = 16_384  # the width of vectors; a batch has one for each token
+TWICE = 2 * LANES
+
+_native = njit(nogil=True, cache=True, error_model="numpy")
 
 
 class Kernels(NamedTuple):
-    """The compiled functions for one shape of model; see the functions of these names below."""
+    """The compiled functions for some models; see `train_batches` and `score_documents` below."""
 
     train: Callable[..., Any]
     scores: Callable[..., Any]
 
 
+class Weights(NamedTuple):
+    """What `scores` reads of a model."""
+
+    E: F32_2D
+    records: F32_2D
+    W: F32_2D
+    bias: F32
+    seeds: U32
+    num_rows: int  # K
+    num_buckets: int  # B
+    importance: bool
+    indexing: int
+
+
 def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
-    """The kernels for this hash and width; compiled on first use and cached on disk."""
+    """The kernels for this hash and width; without compiled ones they are compiled on first use."""
     whole_number("embedding_dim", d, 1, MAX_DIM)
-    return _build(d, spec.num_hashes, importance, indexing_code(spec))
+    usual = spec.num_hashes == 2 and importance and indexing_code(spec) == INDEPENDENT
+    if usual and d <= LANES:
+        return NARROW
+    return WIDE if usual and d <= TWICE else ANY
 
 
 @njit(inline="always")
@@ -66,66 +88,147 @@ def share(count, worker, workers):
     return count * worker // workers, count * (worker + 1) // workers
 
 
-@cache
-def _build(d: int, k: int, importance: bool, indexing: int) -> Kernels:
-    """The arguments are compile-time constants: loops unroll, branches vanish.
+@njit(inline="always")
+def train_batches(worker, workers, barrier, job, width, blocks, k, importance, indexing):
+    """All of `job.batches`, by all workers together -> the number of batches done.
 
+    That is fewer than all when a loss is not finite: training stops before that update.
+
+    The last five arguments may be compile-time constants: then loops unroll and branches vanish.
     They are separate arguments of the phases too: a field of a tuple would not be a constant.
     """
+    bins, classes = job.scratch.bin_begins.shape[1] - 1, len(job.tables.bias)
+    batches, losses = len(job.batches.rates), job.batches.losses
+    for number in range(batches):
+        step = make_step(number, worker, workers, job)
+        low, high = share(step.shards, worker, workers)
+        count_tokens(step, job, indexing)
+        wait_for_all(barrier, workers)
+        sort_tokens(step, job, indexing)
+        wait_for_all(barrier, workers)
+        for s in range(low, high):
+            embed_shard(s, step, job, width, blocks, k, importance, indexing)
+        wait_for_all(barrier, workers)
+        errors_of(step, job, width, blocks)
+        wait_for_all(barrier, workers)
+        for q in range(step.first, step.last):
+            if not np.isfinite(losses[q]):
+                return number
+        for s in range(high - 1, low - 1, -1):  # the last one is still in the cache
+            teach_shard(s, step, job, width, blocks, k, importance)
+        wait_for_all(barrier, workers)
+        low, high = share(bins, worker, workers)
+        for r in range(low, high):
+            update_bin(r, step, job, width, blocks, importance)
+        low, high = share(classes, worker, workers)
+        update_output(low, high, step, job, width, blocks)
+        wait_for_all(barrier, workers)
+    return batches
 
-    @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-    def train(worker, workers, barrier, job):
-        """All of `job.batches`, by all workers together -> the number of batches done.
 
-        That is fewer than all when a loss is not finite: training stops before that update.
-        """
-        bins, classes = job.scratch.bin_begins.shape[1] - 1, len(job.tables.bias)
-        batches = len(job.batches.rates)
-        for number in range(batches):
-            step = make_step(number, worker, workers, job)
-            low, high = share(step.shards, worker, workers)
-            count_tokens(step, job, indexing)
-            wait_for_all(barrier, workers)
-            sort_tokens(step, job, indexing)
-            wait_for_all(barrier, workers)
-            for s in range(low, high):
-                embed_shard(s, step, job, d, k, importance, indexing)
-            wait_for_all(barrier, workers)
-            errors_of(step, job, d)
-            wait_for_all(barrier, workers)
-            for q in range(step.first, step.last):
-                if not np.isfinite(job.batches.losses[q]):
-                    return number
-            for s in range(high - 1, low - 1, -1):  # the last one is still in the cache
-                teach_shard(s, step, job, d, k, importance)
-            wait_for_all(barrier, workers)
-            low, high = share(bins, worker, workers)
-            for r in range(low, high):
-                update_bin(r, step, job, d, importance)
-            low, high = share(classes, worker, workers)
-            update_output(low, high, step, job, d)
-            wait_for_all(barrier, workers)
-        return batches
-
-    @njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-    def scores(worker, workers, barrier, E, records, W, bias, seeds, keys, offsets, K, B, out):
-        """out (n, C) = the logits of each document.
-
-        The arguments are plain arrays, not tuples: Numba takes longer to unpack all arrays of a
-        model than to score a short text.
-        """
-        first, last = share(len(offsets) - 1, worker, workers)
-        most = 0
-        for q in range(first, last):
-            most = max(most, offsets[q + 1] - offsets[q])
-        rows = np.empty(most, np.uint32)
-        buckets = np.empty((k, most), np.uint32)
-        for q in range(first, last):
-            own = keys[offsets[q] : offsets[q + 1]]
-            hash_keys(own, E, records, seeds, K, B, k, importance, indexing, rows, buckets)
-            h = zero_vector(d)
+@njit(inline="always")
+def score_documents(
+    worker, workers, weights, keys, offsets, out, width, blocks, k, importance, indexing
+):
+    """out (n, C) = the logits of each document."""
+    E, records, W, bias = weights.E, weights.records, weights.W, weights.bias
+    seeds, K, B = weights.seeds, weights.num_rows, weights.num_buckets
+    first, last = share(len(offsets) - 1, worker, workers)
+    most = 0
+    for q in range(first, last):
+        most = max(most, offsets[q + 1] - offsets[q])
+    rows = np.empty(most, np.uint32)
+    buckets = np.empty((k, most), np.uint32)
+    h = np.empty((1, width * blocks), np.float32)
+    for q in range(first, last):
+        own = keys[offsets[q] : offsets[q + 1]]
+        hash_keys(own, E, records, seeds, K, B, k, importance, indexing, rows, buckets)
+        for b in range(blocks):
+            total = zero_vector(width)
             for t in range(len(own)):
-                h = plus(h, hash_vector(E, records, rows[t], buckets, t, d, k, importance))
-            add_scores(h, W, bias, d, out[q])
+                v = hash_vector(E, records, rows[t], buckets, t, b, width, k, importance)
+                total = plus(total, v)
+            store(h, 0, b, total)
+        add_scores(h, 0, W, bias, width, blocks, out[q])
 
-    return Kernels(train, scores)
+
+@_native
+def train_narrow(worker: int, workers: int, barrier: I64, job: Job) -> int:
+    """`train_batches` for d <= 16 and the default hash."""
+    return train_batches(worker, workers, barrier, job, LANES, 1, 2, True, INDEPENDENT)
+
+
+@_native
+def train_wide(worker: int, workers: int, barrier: I64, job: Job) -> int:
+    """`train_batches` for 16 < d <= 32 and the default hash."""
+    return train_batches(worker, workers, barrier, job, TWICE, 1, 2, True, INDEPENDENT)
+
+
+@_native
+def train_any(worker: int, workers: int, barrier: I64, job: Job) -> int:
+    """`train_batches` for every model."""
+    blocks, k = job.tables.E.shape[1] // LANES, len(job.tables.seeds) - 1
+    return train_batches(
+        worker, workers, barrier, job, LANES, blocks, k, job.importance, job.indexing
+    )
+
+
+@_native
+def scores_narrow(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    weights: Weights,
+    keys: I64,
+    offsets: I64,
+    out: F32_2D,
+) -> None:
+    """`score_documents` for d <= 16 and the default hash."""
+    score_documents(worker, workers, weights, keys, offsets, out, LANES, 1, 2, True, INDEPENDENT)
+
+
+@_native
+def scores_wide(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    weights: Weights,
+    keys: I64,
+    offsets: I64,
+    out: F32_2D,
+) -> None:
+    """`score_documents` for 16 < d <= 32 and the default hash."""
+    score_documents(
+        worker, workers, weights, keys, offsets, out, TWICE, 1, 2, True, INDEPENDENT
+    )
+
+
+@_native
+def scores_any(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    weights: Weights,
+    keys: I64,
+    offsets: I64,
+    out: F32_2D,
+) -> None:
+    """`score_documents` for every model."""
+    blocks, k = weights.E.shape[1] // LANES, len(weights.seeds) - 1
+    score_documents(
+        worker,
+        workers,
+        weights,
+        keys,
+        offsets,
+        out,
+        LANES,
+        blocks,
+        k,
+        weights.importance,
+        weights.indexing,
+    )
+
+
+NARROW, WIDE = Kernels(train_narrow, scores_narrow), Kernels(train_wide, scores_wide)
+ANY = Kernels(train_any, scores_any)

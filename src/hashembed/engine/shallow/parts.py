@@ -1,13 +1,40 @@
-"""Pieces of the kernels. They are inlined, so that d and k are compile-time constants."""
+"""Pieces of the kernels. They are inlined, so that what is constant there is constant here.
+
+A row of a table has `blocks` blocks of `width` numbers. The width is a compile-time constant.
+"""
 
 import numpy as np
 
+from hashembed.core.elementary import log64
 from hashembed.core.intrinsics import prefetch
 from hashembed.core.njit import njit
-from hashembed.engine.shallow.vectors import dot, load_row, plus, plus_scaled, zero_vector
+from hashembed.engine.shallow.arrays import LANES
+from hashembed.engine.shallow.vectors import (
+    larger,
+    largest_of,
+    load,
+    only_first,
+    plus,
+    scaled,
+    size_of,
+    store,
+    sum_of,
+    times,
+    zero_vector,
+)
 from hashembed.hashing.locate import bucket_of, row_of
 
 ZERO, ONE = np.float32(0), np.float32(1)
+_LOWEST = np.float32(-np.inf)
+
+
+@njit(inline="always")
+def dot_rows(a, i, b, j, width, blocks):
+    """The inner product of a[i] and b[j]."""
+    products = times(load(a, i, 0, width), load(b, j, 0, width))
+    for n in range(1, blocks):
+        products = plus(products, times(load(a, i, n, width), load(b, j, n, width)))
+    return sum_of(products)
 
 
 @njit(inline="always")
@@ -34,32 +61,32 @@ def hash_keys(keys, E, records, seeds, K, B, k, importance, indexing, rows, buck
 
 
 @njit(inline="always")
-def hash_vector(E, records, row, buckets, t, d, k, importance):
-    """A token's hash vector; `buckets` (k, tokens)."""
-    v = zero_vector(d)
-    for i in range(k):
+def hash_vector(E, records, row, buckets, t, block, width, k, importance):
+    """A block of a token's hash vector; `buckets` (k, tokens)."""
+    p = records[row, 0] if importance else ONE
+    v = scaled(p, load(E, buckets[0, t], block, width))
+    for i in range(1, k):
         p = records[row, i] if importance else ONE
-        v = plus_scaled(v, p, load_row(E, buckets[i, t], d))
+        v = plus(v, scaled(p, load(E, buckets[i, t], block, width)))
     return v
 
 
 @njit(inline="always")
-def add_scores(h, W, bias, d, z):
-    """z = W h + bias."""
+def add_scores(h, q, W, bias, width, blocks, z):
+    """z = W h[q] + bias."""
     for c in range(len(bias)):
-        z[c] = bias[c] + dot(h, load_row(W, c, d))
+        z[c] = bias[c] + dot_rows(h, q, W, c, width, blocks)
 
 
 @njit(inline="always")
-def errors_to_gradient(errors, W, d):
+def errors_to_gradient(errors, classes, W, block, width):
     """dloss / dh = W^T errors, as two independent sums that the processor overlaps."""
-    classes = len(errors)
-    even, odd = zero_vector(d), zero_vector(d)
+    even, odd = zero_vector(width), zero_vector(width)
     for c in range(0, classes - 1, 2):
-        even = plus_scaled(even, errors[c], load_row(W, c, d))
-        odd = plus_scaled(odd, errors[c + 1], load_row(W, c + 1, d))
+        even = plus(even, scaled(errors[c], load(W, c, block, width)))
+        odd = plus(odd, scaled(errors[c + 1], load(W, c + 1, block, width)))
     if classes % 2:
-        even = plus_scaled(even, errors[classes - 1], load_row(W, classes - 1, d))
+        even = plus(even, scaled(errors[classes - 1], load(W, classes - 1, block, width)))
     return plus(even, odd)
 
 
@@ -83,67 +110,96 @@ def exp_of_negative(x):
 
 
 @njit(inline="always")
-def softmax_error(z, label):
-    """Replace logits z by probabilities minus truth -> the cross entropy."""
-    classes = len(z)
-    top = z[0]
-    for c in range(1, classes):
-        top = max(top, z[c])
-    loss = top - z[label]
-    total = ZERO
-    for c in range(classes):
-        z[c] = exp_of_negative(z[c] - top)
-        total += z[c]
-    scale = ONE / total
-    for c in range(classes):
-        z[c] *= scale
-    z[label] -= ONE
-    return loss + np.log(total)
+def log(x):
+    """The logarithm of a float32."""
+    return np.float32(log64(np.float64(x)))
 
 
 @njit(inline="always")
-def sigmoid_error(z, labels):
-    """The same for several labels: any number of classes may be true."""
-    loss = ZERO
-    for x in range(len(labels)):
-        loss -= z[labels[x]]
+def row_sum(table, row):
+    """The sum of a row."""
+    total = load(table, row, 0, LANES)
+    for b in range(1, table.shape[1] // LANES):
+        total = plus(total, load(table, row, b, LANES))
+    return sum_of(total)
+
+
+@njit(inline="always")
+def softmax_error(table, row, classes, label):
+    """Replace the logits of a row by probabilities minus truth -> the cross entropy."""
+    z, blocks = table[row], table.shape[1] // LANES
+    most = only_first(load(table, row, 0, LANES), classes, _LOWEST)
+    for b in range(1, blocks):
+        more = only_first(load(table, row, b, LANES), classes - b * LANES, _LOWEST)
+        most = larger(most, more)
+    top = largest_of(most)
+    loss = top - z[label]
     for c in range(len(z)):
-        e = exp_of_negative(-abs(z[c]))
-        loss += np.log(ONE + e) + max(z[c], ZERO)
-        z[c] = (ONE if z[c] >= ZERO else e) / (ONE + e)
-    for x in range(len(labels)):
-        z[labels[x]] -= ONE
-    return loss
+        z[c] = exp_of_negative(z[c] - top)
+    last = blocks - 1
+    own = only_first(load(table, row, last, LANES), classes - last * LANES, ZERO)
+    store(table, row, last, own)
+    total = row_sum(table, row)
+    scale = ONE / total
+    for c in range(len(z)):
+        z[c] *= scale
+    z[label] -= ONE
+    return loss + log(total)
 
 
 @njit(inline="always")
 def softplus(z):
     """log(1 + exp(z))"""
-    return np.log(ONE + exp_of_negative(-abs(z))) + max(z, ZERO)
+    return log(ONE + exp_of_negative(-abs(z))) + max(z, ZERO)
 
 
 @njit(inline="always")
-def weighted_sigmoid_error(z, labels, weights):
+def sigmoids(z, classes, labels):
+    """Replace logits by probabilities minus truth; any number of classes may be true."""
+    own = z[:classes]
+    for c in range(classes):
+        e = exp_of_negative(-abs(own[c]))
+        own[c] = (ONE if own[c] >= ZERO else e) / (ONE + e)
+    for x in range(len(labels)):
+        own[labels[x]] -= ONE
+
+
+@njit(inline="always")
+def sigmoid_error(z, classes, labels, terms, worker):
+    """Like `softmax_error`, for several labels; `terms` (workers, Z) is scratch memory."""
+    own = terms[worker, :classes]
+    for c in range(classes):
+        own[c] = softplus(z[c])
+    loss = row_sum(terms, worker)
+    for x in range(len(labels)):
+        loss -= z[labels[x]]
+    sigmoids(z, classes, labels)
+    return loss
+
+
+@njit(inline="always")
+def weighted_sigmoid_error(z, classes, labels, weights, terms, worker):
     """The same with weights (2, C) of true and of false classes."""
-    loss = ZERO
-    for c in range(len(z)):
-        loss += weights[1, c] * softplus(z[c])
+    own = terms[worker, :classes]
+    for c in range(classes):
+        own[c] = weights[1, c] * softplus(z[c])
+    loss = row_sum(terms, worker)
     for x in range(len(labels)):
         c = labels[x]
         loss += weights[0, c] * softplus(-z[c]) - weights[1, c] * softplus(z[c])
-    sigmoid_error(z, labels)
-    for c in range(len(z)):  # the error of a true class is negative
+    sigmoids(z, classes, labels)
+    for c in range(classes):  # the error of a true class is negative
         z[c] *= weights[0, c] if z[c] < ZERO else weights[1, c]
     return loss
 
 
 @njit(inline="always")
-def largest_error(errors):
-    """The largest absolute value."""
-    largest = ZERO
-    for c in range(len(errors)):
-        largest = max(largest, abs(errors[c]))
-    return largest
+def largest_error(errors, row):
+    """The largest absolute value of a row."""
+    largest = size_of(load(errors, row, 0, LANES))
+    for b in range(1, errors.shape[1] // LANES):
+        largest = larger(largest, size_of(load(errors, row, b, LANES)))
+    return largest_of(largest)
 
 
 @njit(inline="always")

@@ -1,8 +1,11 @@
-"""Rows of a float32 table as vectors in registers.
+"""Blocks of the rows of float32 tables, as vectors in registers.
 
 LLVM vectorises a loop over columns only if it can prove that no arrays alias. Otherwise it computes
 one number at a time. Here a vector is loaded and stored as a whole. Its width is a compile-time
-constant of the kernel and may be any number.
+constant: a row has a whole number of blocks of that width.
+
+Every operation is rounded as IEEE 754 says, in an order that is fixed, so that every machine
+computes the same bits.
 """
 
 from llvmlite import ir
@@ -10,9 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-_FLOAT, _I8 = ir.FloatType(), ir.IntType(8)
-# Products and sums may be fused; sums may be reordered.
-_FLAGS = ("contract", "reassoc", "nsz")
+_FLOAT, _I8, _I32 = ir.FloatType(), ir.IntType(8), ir.IntType(32)
 
 
 class Vector(types.Type):
@@ -34,27 +35,46 @@ class _Model(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(_FLOAT, vector.width))
 
 
-def _row(context, builder, array_type, array, index, vector):
-    """A pointer to row `index`, as a pointer to a vector."""
+def _block(context, builder, array_type, array, row, block, vector):
+    """A pointer to a block of a row, as a pointer to a vector."""
     view = context.make_array(array_type)(context, builder, array)
     stride = cgutils.unpack_tuple(builder, view.strides, 2)[0]
-    data = builder.bitcast(view.data, _I8.as_pointer())
-    row = builder.gep(data, [builder.mul(index, stride)])
-    return builder.bitcast(row, context.get_value_type(vector).as_pointer())
+    size = ir.IntType(64)(4 * vector.width)
+    offset = builder.add(builder.mul(row, stride), builder.mul(block, size))
+    pointer = builder.gep(builder.bitcast(view.data, _I8.as_pointer()), [offset])
+    return builder.bitcast(pointer, context.get_value_type(vector).as_pointer())
+
+
+def _lanes(numbers):
+    """A constant vector of indices."""
+    return ir.Constant(ir.VectorType(_I32, len(numbers)), list(numbers))
 
 
 def _splat(builder, number, width):
     """A vector of equal numbers."""
-    one = builder.insert_element(
-        ir.Constant(ir.VectorType(_FLOAT, width), ir.Undefined), number, ir.IntType(32)(0)
-    )
-    order = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
-    return builder.shuffle_vector(one, one, order)
+    one = ir.Constant(ir.VectorType(number.type, width), ir.Undefined)
+    one = builder.insert_element(one, number, _I32(0))
+    return builder.shuffle_vector(one, one, _lanes([0] * width))
+
+
+def _tree(builder, vector, combine):
+    """Fold the upper half onto the lower one until one number is left."""
+    width = vector.type.count
+    while width > 1:
+        width //= 2
+        low = builder.shuffle_vector(vector, vector, _lanes(range(width)))
+        high = builder.shuffle_vector(vector, vector, _lanes(range(width, 2 * width)))
+        vector = combine(low, high)
+    return builder.extract_element(vector, _I32(0))
+
+
+def _larger(builder, a, b):
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
 @intrinsic(prefer_literal=True)
 def zero_vector(typingctx, width):
-    """zero_vector(d): nothing but zeros."""
+    """zero_vector(width): nothing but zeros."""
 
     def codegen(context, builder, signature, args):
         return ir.Constant(context.get_value_type(signature.return_type), None)
@@ -63,26 +83,26 @@ def zero_vector(typingctx, width):
 
 
 @intrinsic(prefer_literal=True)
-def load_row(typingctx, table, row, width):
-    """table[row], of a contiguous table (rows, d)."""
+def load(typingctx, table, row, block, width):
+    """Block `block` of table[row]; the table (rows, blocks * width) is contiguous."""
 
     def codegen(context, builder, signature, args):
-        pointer = _row(context, builder, signature.args[0], *args[:2], signature.return_type)
+        pointer = _block(context, builder, signature.args[0], *args[:3], signature.return_type)
         return builder.load(pointer, align=4)
 
-    return Vector(width.literal_value)(table, types.int64, width), codegen
+    return Vector(width.literal_value)(table, types.int64, types.int64, width), codegen
 
 
 @intrinsic
-def store_row(typingctx, table, row, vector):
-    """table[row] = vector."""
+def store(typingctx, table, row, block, vector):
+    """Set block `block` of table[row] to a vector."""
 
     def codegen(context, builder, signature, args):
-        pointer = _row(context, builder, signature.args[0], *args[:2], signature.args[2])
-        builder.store(args[2], pointer, align=4)
+        pointer = _block(context, builder, signature.args[0], *args[:3], signature.args[3])
+        builder.store(args[3], pointer, align=4)
         return context.get_dummy_value()
 
-    return types.void(table, types.int64, vector), codegen
+    return types.void(table, types.int64, types.int64, vector), codegen
 
 
 @intrinsic
@@ -90,32 +110,81 @@ def plus(typingctx, a, b):
     """a + b."""
 
     def codegen(context, builder, signature, args):
-        return builder.fadd(*args, flags=_FLAGS)
+        return builder.fadd(*args)
 
     return a(a, b), codegen
 
 
 @intrinsic
-def plus_scaled(typingctx, a, number, b):
-    """a + number * b."""
+def times(typingctx, a, b):
+    """a * b, number by number."""
 
     def codegen(context, builder, signature, args):
-        a, number, b = args
-        scaled = builder.fmul(_splat(builder, number, signature.args[0].width), b, flags=_FLAGS)
-        return builder.fadd(a, scaled, flags=_FLAGS)
+        return builder.fmul(*args)
 
-    return a(a, types.float32, b), codegen
+    return a(a, b), codegen
 
 
 @intrinsic
-def dot(typingctx, a, b):
-    """The inner product of two vectors."""
+def scaled(typingctx, number, vector):
+    """number * vector."""
 
     def codegen(context, builder, signature, args):
-        products = builder.fmul(*args, flags=_FLAGS)
-        name = f"llvm.vector.reduce.fadd.v{signature.args[0].width}f32"
-        shape = ir.FunctionType(_FLOAT, [_FLOAT, products.type])
-        total = cgutils.get_or_insert_function(builder.module, shape, name)
-        return builder.call(total, [_FLOAT(0.0), products], fastmath=_FLAGS)
+        number, vector = args
+        return builder.fmul(_splat(builder, number, vector.type.count), vector)
 
-    return types.float32(a, b), codegen
+    return vector(types.float32, vector), codegen
+
+
+@intrinsic
+def larger(typingctx, a, b):
+    """The larger one of a and b, number by number."""
+
+    def codegen(context, builder, signature, args):
+        return _larger(builder, *args)
+
+    return a(a, b), codegen
+
+
+@intrinsic
+def size_of(typingctx, vector):
+    """Absolute values."""
+
+    def codegen(context, builder, signature, args):
+        return _larger(builder, args[0], builder.fneg(args[0]))
+
+    return vector(vector), codegen
+
+
+@intrinsic
+def only_first(typingctx, vector, count, other):
+    """The first `count` numbers; those behind them are replaced by `other`."""
+
+    def codegen(context, builder, signature, args):
+        vector, count, other = args
+        width = vector.type.count
+        bound = _splat(builder, builder.trunc(count, _I32), width)
+        kept = builder.icmp_signed("<", _lanes(range(width)), bound)
+        return builder.select(kept, vector, _splat(builder, other, width))
+
+    return vector(vector, types.int64, types.float32), codegen
+
+
+@intrinsic
+def sum_of(typingctx, vector):
+    """The sum of all numbers, in pairs: number i is first added to number i + width / 2."""
+
+    def codegen(context, builder, signature, args):
+        return _tree(builder, args[0], builder.fadd)
+
+    return types.float32(vector), codegen
+
+
+@intrinsic
+def largest_of(typingctx, vector):
+    """The largest number."""
+
+    def codegen(context, builder, signature, args):
+        return _tree(builder, args[0], lambda a, b: _larger(builder, a, b))
+
+    return types.float32(vector), codegen
