@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import pytest
 from llvmlite import binding as llvm
@@ -15,6 +14,7 @@ from hashembed.core.native.call import NativeKernel
 from hashembed.core.native.entry import compile_entry
 from hashembed.core.native.runtime import runtime_code
 from hashembed.core.native.signature import signatures
+from hashembed.core.njit import njit
 
 
 class Pair(NamedTuple):
@@ -47,7 +47,7 @@ def kernel(
     return total + ends[0] + squares.sum(), weight
 
 
-jitted = numba.njit(kernel)
+jitted = njit(kernel)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def native(tmp_path_factory):
     objects = []
     codes = [runtime_code()]
     for i, signature in enumerate(signatures(kernel)):
-        codes.append(compile_entry(jitted, signature, f"hashembed_kernel_{i}"))
+        codes.append(compile_entry(jitted.dispatcher, signature, f"hashembed_kernel_{i}"))
     target = llvm.Target.from_default_triple()
     machine = target.create_target_machine(opt=3, reloc="pic")
     for i, code in enumerate(codes):

@@ -15,6 +15,7 @@ import pytest
 
 import hashembed
 from hashembed.core import kernel_cache
+from hashembed.core.native.library import CHOICE, JIT
 
 SOURCE = Path(hashembed.__file__).parent
 DROP_CAPABILITY, WRITE_EVERYWHERE = 24, 1  # prctl's, of Linux
@@ -23,7 +24,7 @@ ONE_KERNEL = """
 import numpy as np
 from hashembed.text.counts.distinct import count_distinct, _mark
 assert count_distinct(np.arange(5) << 40) == 5
-print(sum(_mark.stats.cache_hits.values()), "from disk")
+print(sum(_mark.dispatcher.stats.cache_hits.values()), "from disk")
 """
 A_MODEL = """
 import numpy as np
@@ -49,6 +50,7 @@ def drop_rights():
 def run(folder, code, **environment):
     """In a process without a home -> what it printed, and its lines on standard error."""
     given = {"HOME": "/dev/null", "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    given[CHOICE] = JIT
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA", "XDG"))}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -156,13 +158,13 @@ def test_damaged_kernels_are_compiled_again(kernel, tmp_path, capfd):
         files[i % 2].write_bytes(damage(whole[i % 2], rng))
         damaged = kernel()
         assert damaged(7) == 21
-        assert not damaged.stats.cache_hits
+        assert not damaged.dispatcher.stats.cache_hits
         said = capfd.readouterr().err
         assert said.count("\n") == 1
         assert f"kernels in {tmp_path / '__pycache__'} are damaged; compiling them again" in said
         repaired = kernel()
         assert repaired(7) == 21
-        assert sum(repaired.stats.cache_hits.values()) == 1
+        assert sum(repaired.dispatcher.stats.cache_hits.values()) == 1
     assert capfd.readouterr().err == ""
 
 
@@ -206,7 +208,7 @@ def probe(x):
     return mixed(x)
 
 
-print(probe(np.uint32(1)), sum(probe.stats.cache_hits.values()))
+print(probe(np.uint32(1)), sum(probe.dispatcher.stats.cache_hits.values()))
 """
 OUTER = """
 from hashembed.core.njit import njit

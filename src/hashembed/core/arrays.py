@@ -1,4 +1,4 @@
-"""Short names for array types. `_2D` and `_3D` tell native kernels the number of axes."""
+"""Short names for array types. `_2D` tells native kernels the number of axes."""
 
 from typing import Annotated, NamedTuple
 
@@ -24,9 +24,11 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
+U8_2D = Annotated[U8, Dimensions(2)]
+U32_2D = Annotated[U32, Dimensions(2)]
+U64_2D = Annotated[U64, Dimensions(2)]
+I32_2D = Annotated[I32, Dimensions(2)]
+I64_2D = Annotated[I64, Dimensions(2)]
 F32_2D = Annotated[F32, Dimensions(2)]
 F32_3D = Annotated[F32, Dimensions(3)]
 F64_2D = Annotated[F64, Dimensions(2)]
-I32_2D = Annotated[I32, Dimensions(2)]
-U8_2D = Annotated[U8, Dimensions(2)]
-U32_2D = Annotated[U32, Dimensions(2)]

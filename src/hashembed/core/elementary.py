@@ -1,7 +1,7 @@
 """exp and log for kernels: the same bits on every machine.
 
 The C library's functions, and NumPy's, differ between machines in the last bit. These use only
-operations that IEEE 754 rounds correctly, without branches, so that LLVM vectorises loops over them.
+operations that IEEE 754 rounds correctly, without branches: LLVM vectorises loops over them.
 """
 
 import numpy as np

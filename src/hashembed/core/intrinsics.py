@@ -1,126 +1,17 @@
-"""Instructions that Numba does not offer: prefetches, atomics, bits of numbers, yielding a core."""
+"""Instructions that Numba does not offer; `core/intrinsic_code.py` has their code."""
 
-import os
-
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
-_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_YIELD = "SwitchToThread" if os.name == "nt" else "sched_yield"
+from hashembed.core.njit import Intrinsic
 
 AHEAD = 16  # how many iterations before its use a loop prefetches a row or a slot
 
+_CODE = "hashembed.core.intrinsic_code"
 
-def _element(context, builder, array_type, array, index):
-    """Pointer to array[index], or to the beginning of row `index`."""
-    view = context.make_array(array_type)(context, builder, array)
-    stride = cgutils.unpack_tuple(builder, view.strides, array_type.ndim)[0]
-    byte_pointer = builder.bitcast(view.data, _I8.as_pointer())
-    return builder.gep(byte_pointer, [builder.mul(index, stride)])
-
-
-@intrinsic
-def prefetch(typingctx, array, row):
-    """Prefetch the cache line at array[row] (its first line, in two dimensions)."""
-    signature = types.void(array, types.int64)
-
-    def codegen(context, builder, sig, args):
-        pointer = _element(context, builder, sig.args[0], *args)
-        shape = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], shape)
-        read, keep, data = (_I32(flag) for flag in (0, 3, 1))
-        builder.call(function, [pointer, read, keep, data])
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
-def atomic_add(typingctx, array, index, value):
-    """array[index] += value for an int64 array, atomically; returns the old value."""
-    signature = types.int64(array, types.int64, types.int64)
-
-    def codegen(context, builder, sig, args):
-        pointer = _element(context, builder, sig.args[0], args[0], args[1])
-        pointer = builder.bitcast(pointer, _I64.as_pointer())
-        return builder.atomic_rmw("add", pointer, args[2], "seq_cst")
-
-    return signature, codegen
-
-
-@intrinsic
-def atomic_load(typingctx, array, index):
-    """array[index] of an int64 array, read from memory each time."""
-    signature = types.int64(array, types.int64)
-
-    def codegen(context, builder, sig, args):
-        pointer = _element(context, builder, sig.args[0], *args)
-        pointer = builder.bitcast(pointer, _I64.as_pointer())
-        return builder.load_atomic(pointer, "seq_cst", 8)
-
-    return signature, codegen
-
-
-@intrinsic
-def yield_core(typingctx):
-    """Let another thread run."""
-
-    def codegen(context, builder, sig, args):
-        shape = ir.FunctionType(_I32, [])
-        function = cgutils.get_or_insert_function(builder.module, shape, _YIELD)
-        builder.call(function, [])
-        return context.get_dummy_value()
-
-    return types.void(), codegen
-
-
-@intrinsic
-def bit_count(typingctx, x):
-    """The number of ones among the 64 bits of x."""
-
-    def codegen(context, builder, sig, args):
-        return builder.ctpop(args[0])
-
-    return types.uint64(types.uint64), codegen
-
-
-@intrinsic
-def trailing_zeros(typingctx, x):
-    """The number of zeros below the lowest one of x: 64 for 0."""
-
-    def codegen(context, builder, sig, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), codegen
-
-
-@intrinsic
-def leading_zeros(typingctx, x):
-    """The number of zeros above the highest one of x: 64 for 0."""
-
-    def codegen(context, builder, sig, args):
-        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), codegen
-
-
-@intrinsic
-def bits_of(typingctx, x):
-    """The bits of a float64, as an int64."""
-
-    def codegen(context, builder, sig, args):
-        return builder.bitcast(args[0], _I64)
-
-    return types.int64(types.float64), codegen
-
-
-@intrinsic
-def float_of(typingctx, bits):
-    """The float64 with these bits."""
-
-    def codegen(context, builder, sig, args):
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
+prefetch = Intrinsic(_CODE, "prefetch")
+atomic_add = Intrinsic(_CODE, "atomic_add")
+atomic_load = Intrinsic(_CODE, "atomic_load")
+yield_core = Intrinsic(_CODE, "yield_core")
+bit_count = Intrinsic(_CODE, "bit_count")
+trailing_zeros = Intrinsic(_CODE, "trailing_zeros")
+leading_zeros = Intrinsic(_CODE, "leading_zeros")
+bits_of = Intrinsic(_CODE, "bits_of")
+float_of = Intrinsic(_CODE, "float_of")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 _PACKAGE = __name__.partition(".")[0]
 _ROOT = Path(__file__).parent.parent
+_CODE = re.compile(rf'"({_PACKAGE}(?:\.\w+)+)"')  # a module named for `core.njit.Intrinsic`
 _IMPORT = re.compile(
     rf"^[ \t]*(?:import[ \t]+({_PACKAGE}[\w.]*)"
     rf"|from[ \t]+({_PACKAGE}[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n(]*))",
@@ -42,12 +43,10 @@ def source_stamp(path: Path) -> str:
 def _imported_files(path: Path) -> tuple[Path, ...]:
     """The files of the package that a file imports, also inside functions."""
     text = path.read_text(encoding="utf-8")
-    return tuple(
-        file
-        for plain, base, names in _IMPORT.findall(text)
-        for module in _modules(plain or base, names)
-        if (file := _file_of(module)) is not None
-    )
+    modules = set(_CODE.findall(text))
+    for plain, base, names in _IMPORT.findall(text):
+        modules.update(_modules(plain or base, names))
+    return tuple(file for module in modules if (file := _file_of(module)) is not None)
 
 
 def _modules(base: str, names: str) -> Iterator[str]:

@@ -20,13 +20,14 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
-from numba import typeof
 
+from hashembed.core.arrays import I64
 from hashembed.core.intrinsics import atomic_add, atomic_load, yield_core
-from hashembed.core.njit import njit
+from hashembed.core.native.call import NativeFailedError, as_worker
+from hashembed.core.njit import Kernel, njit
 
 Result = TypeVar("Result")
+Work = Callable[[int, int], Any]  # of a worker's number and the number of workers
 
 # Spinning is cheapest while every worker has a core. With more workers than cores, the worker that
 # the others wait for may need this one's core.
@@ -52,10 +53,11 @@ def run_workers(kernel: Callable[..., Any], workers: int, *arguments: Any) -> li
 
     There may be fewer workers than requested if the system refuses more threads.
     """
-    _compile_first(kernel, workers, arguments)
+    barrier = np.zeros(24, np.int64)
+    work = _worker_of(kernel, barrier, arguments)
     if workers == 1:
-        return [kernel(0, 1, _barrier(), *arguments)]
-    return uninterrupted(lambda: _run_together(kernel, workers, arguments))
+        return [work(0, 1)]
+    return uninterrupted(lambda: _run_together(work, workers, barrier))
 
 
 def uninterrupted(function: Callable[[], Result]) -> Result:
@@ -150,43 +152,44 @@ def _lead(inbox: "SimpleQueue[_Job]") -> None:
         inbox.get().run()
 
 
-def _run_together(kernel: Callable[..., Any], workers: int, arguments: Any) -> list[Any]:
+def _run_together(work: Work, workers: int, barrier: I64) -> list[Any]:
     """On the leader's thread: start the other workers, run the first one, collect the results."""
     crew: _Crew = _this_thread.crew
     workers = 1 + crew.grow(workers - 1)
-    barrier = _barrier()
     results: list[Any] = [None] * workers
     errors: list[BaseException | None] = [None] * workers
     finished: SimpleQueue[None] = SimpleQueue()
 
-    def work(worker: int) -> None:
+    def attempt(worker: int) -> None:
         try:
-            results[worker] = kernel(worker, workers, barrier, *arguments)
+            results[worker] = work(worker, workers)
         except BaseException as error:
             errors[worker] = error
             barrier[_GIVEN_UP] = 1  # so that nobody waits for this worker
         finished.put(None)
 
     for worker in range(1, workers):
-        crew.inboxes[worker - 1].put(lambda worker=worker: work(worker))  # type: ignore[misc]
-    work(0)
+        crew.inboxes[worker - 1].put(lambda worker=worker: attempt(worker))  # type: ignore[misc]
+    attempt(0)
     for _ in range(workers):
         finished.get()
     failed = [error for error in errors if error is not None]
     if failed:
-        raise next((e for e in failed if not isinstance(e, WorkerFailedError)), failed[0])
+        stopped = (WorkerFailedError, NativeFailedError)  # perhaps because another one failed
+        raise next((e for e in failed if not isinstance(e, stopped)), failed[0])
     return results
 
 
-def _compile_first(kernel: Any, workers: int, arguments: Any) -> None:
-    """Compile without interruption: an exception could leave Numba's registries incomplete."""
-    if getattr(kernel, "signatures", None) == []:
-        values = (0, workers, _barrier(), *arguments)
-        uninterrupted(lambda: kernel.compile(tuple(typeof(value) for value in values)))
-
-
-def _barrier() -> npt.NDArray[np.int64]:
-    return np.zeros(24, np.int64)
+def _worker_of(kernel: Callable[..., Any], barrier: I64, arguments: Any) -> Work:
+    """What each worker runs. Arguments of a native kernel are packed once for all of them."""
+    values = (0, 1, barrier, *arguments)
+    if isinstance(kernel, Kernel):
+        if (native := kernel.native) is not None and (packed := native.pack(values)) is not None:
+            return lambda worker, workers: native.run(as_worker(packed, worker, workers))
+        if kernel.must_compile():
+            # Without interruption: an exception could leave Numba's registries incomplete.
+            uninterrupted(lambda: kernel.compile_for(values))
+    return lambda worker, workers: kernel(worker, workers, barrier, *arguments)
 
 
 _this_thread = threading.local()

@@ -1,6 +1,9 @@
-"""Compiled entries: C functions that take one pointer to words, made by Numba.
+"""Compiled entries: C functions that read a kernel's arguments from words, made by Numba.
 
-int32 entry(int64 *words)     0, or another number if the kernel raised an exception
+    int32 entry(int64 *words, int64 *results)
+
+It returns 0, or another number if the kernel raised an exception. The first word is the size of
+the header of a Python object; `core/native/signature.py` describes the others.
 """
 
 from typing import Any
@@ -21,6 +24,7 @@ from hashembed.core.native.signature import (
 )
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
+_DATA, _SHAPE = 0, 16  # bytes from the header of an array to its two pointers
 
 
 def numba_type(kind: Kind) -> Any:
@@ -48,16 +52,17 @@ def compile_entry(dispatcher: Any, signature: Signature, name: str) -> str:
         raise TypeError(f"{name} returns {found}, its annotation says {signature.result}")
     library = context.codegen().create_library(name)
     module = library.create_ir_module(name)
-    entry = ir.Function(module, ir.FunctionType(_I32, [_I64.as_pointer()]), name)
+    entry = ir.Function(module, ir.FunctionType(_I32, [_I64.as_pointer()] * 2), name)
     builder = ir.IRBuilder(entry.append_basic_block())
     words = _Words(context, builder, entry.args[0])
+    words.read_header()
     values = [
         words.read(kind, parameter)
         for kind, parameter in zip(signature.parameters, parameters, strict=True)
     ]
     callee = context.declare_function(module, compiled.fndesc)
     status, result = context.call_conv.call_function(builder, callee, found, parameters, values)
-    words.write(signature.result, result)
+    _Words(context, builder, entry.args[1]).write(signature.result, result)
     builder.ret(builder.select(status.is_ok, _I32(0), _I32(1)))
     library.add_ir_module(module)
     library.add_linking_library(compiled.library)
@@ -76,6 +81,10 @@ class _Words:
         self.place += 1
         return self.builder.gep(self.pointer, [_I64(self.place - 1)])
 
+    def read_header(self) -> None:
+        """The first word of all."""
+        self.header = self.builder.load(self._next())
+
     def read(self, kind: Kind, typ: Any) -> Any:
         """The next value."""
         if isinstance(kind, ArrayKind):
@@ -92,8 +101,10 @@ class _Words:
 
     def _array(self, kind: ArrayKind, typ: Any) -> Any:
         builder, item = self.builder, self.context.get_data_type(typ.dtype)
-        address = builder.load(self._next())
-        shape = [builder.load(self._next()) for _ in range(kind.ndim)]
+        fields = builder.add(builder.load(self._next()), self.header)
+        address = self._load(fields, _DATA)
+        lengths = self._load(fields, _SHAPE)
+        shape = [self._load(lengths, 8 * axis) for axis in range(kind.ndim)]
         strides = [_I64(kind.dtype.itemsize)]
         for length in reversed(shape[1:]):
             strides.insert(0, builder.mul(strides[0], length))
@@ -107,6 +118,11 @@ class _Words:
             meminfo=None,
         )
         return array._getvalue()
+
+    def _load(self, address: Any, offset: int) -> Any:
+        """The word in memory at an address."""
+        place = self.builder.add(address, _I64(offset))
+        return self.builder.load(self.builder.inttoptr(place, _I64.as_pointer()))
 
     def write(self, kind: Kind, value: Any) -> None:
         """Store a result in the next words: numbers, and tuples of numbers."""

@@ -2,13 +2,13 @@
 
 | value | annotation | words |
 |---|---|---|
-| array in C order | `F32`, `F32_2D` and others of `core.arrays` | its address, then its shape |
+| array in C order | `F32`, `F32_2D` and others of `core.arrays` | the address of its object |
 | number | `int`, `float`, `bool` or a NumPy scalar type | the number |
 | group of these | a NamedTuple class or `tuple[...]` | those of its fields |
 | nothing | `None` | none |
 
-A union is a choice: a kernel with `I32 | I64` is compiled for both. The words of the result follow
-those of the parameters.
+A union is a choice: a kernel with `I32 | I64` is compiled for both. The words of the result are
+kept apart.
 """
 
 import types
@@ -32,18 +32,12 @@ class ArrayKind:
     dtype: np.dtype[Any]
     ndim: int
 
-    @property
-    def words(self) -> int:
-        """How many it takes."""
-        return 1 + self.ndim
-
 
 @dataclass(frozen=True)
 class NumberKind:
     """A number of at most 64 bits."""
 
     dtype: np.dtype[Any]
-    words = 1
 
 
 @dataclass(frozen=True)
@@ -53,17 +47,10 @@ class GroupKind:
     fields: "tuple[Kind, ...]"
     cls: type | None = None
 
-    @property
-    def words(self) -> int:
-        """How many it takes."""
-        return sum(field.words for field in self.fields)
-
 
 @dataclass(frozen=True)
 class NothingKind:
     """None."""
-
-    words = 0
 
 
 Kind = ArrayKind | NumberKind | GroupKind | NothingKind

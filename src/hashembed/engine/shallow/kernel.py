@@ -49,28 +49,12 @@ from hashembed.hashing.spec import HashSpec
 MAX_DIM = 16_384  # the width of vectors; a batch has one for each token
 TWICE = 2 * LANES
 
-_native = njit(nogil=True, cache=True, error_model="numpy")
-
 
 class Kernels(NamedTuple):
     """The compiled functions for some models; see `train_batches` and `score_documents` below."""
 
     train: Callable[..., Any]
     scores: Callable[..., Any]
-
-
-class Weights(NamedTuple):
-    """What `scores` reads of a model."""
-
-    E: F32_2D
-    records: F32_2D
-    W: F32_2D
-    bias: F32
-    seeds: U32
-    num_rows: int  # K
-    num_buckets: int  # B
-    importance: bool
-    indexing: int
 
 
 def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
@@ -128,12 +112,25 @@ def train_batches(worker, workers, barrier, job, width, blocks, k, importance, i
 
 @njit(inline="always")
 def score_documents(
-    worker, workers, weights, keys, offsets, out, width, blocks, k, importance, indexing
+    first,
+    last,
+    E,
+    records,
+    W,
+    bias,
+    seeds,
+    keys,
+    offsets,
+    K,
+    B,
+    out,
+    width,
+    blocks,
+    k,
+    importance,
+    indexing,
 ):
-    """out (n, C) = the logits of each document."""
-    E, records, W, bias = weights.E, weights.records, weights.W, weights.bias
-    seeds, K, B = weights.seeds, weights.num_rows, weights.num_buckets
-    first, last = share(len(offsets) - 1, worker, workers)
+    """out[first:last] (n, C) = the logits of documents."""
     most = 0
     for q in range(first, last):
         most = max(most, offsets[q + 1] - offsets[q])
@@ -152,19 +149,19 @@ def score_documents(
         add_scores(h, 0, W, bias, width, blocks, out[q])
 
 
-@_native
+@njit(native=True, nogil=True, error_model="numpy")
 def train_narrow(worker: int, workers: int, barrier: I64, job: Job) -> int:
     """`train_batches` for d <= 16 and the default hash."""
     return train_batches(worker, workers, barrier, job, LANES, 1, 2, True, INDEPENDENT)
 
 
-@_native
+@njit(native=True, nogil=True, error_model="numpy")
 def train_wide(worker: int, workers: int, barrier: I64, job: Job) -> int:
     """`train_batches` for 16 < d <= 32 and the default hash."""
     return train_batches(worker, workers, barrier, job, TWICE, 1, 2, True, INDEPENDENT)
 
 
-@_native
+@njit(native=True, nogil=True, error_model="numpy")
 def train_any(worker: int, workers: int, barrier: I64, job: Job) -> int:
     """`train_batches` for every model."""
     blocks, k = job.tables.E.shape[1] // LANES, len(job.tables.seeds) - 1
@@ -173,60 +170,127 @@ def train_any(worker: int, workers: int, barrier: I64, job: Job) -> int:
     )
 
 
-@_native
+@njit(native=True, nogil=True, error_model="numpy")
 def scores_narrow(
     worker: int,
     workers: int,
     barrier: I64,
-    weights: Weights,
+    E: F32_2D,
+    records: F32_2D,
+    W: F32_2D,
+    bias: F32,
+    seeds: U32,
     keys: I64,
     offsets: I64,
+    K: int,
+    B: int,
+    importance: bool,
+    indexing: int,
     out: F32_2D,
 ) -> None:
     """`score_documents` for d <= 16 and the default hash."""
-    score_documents(worker, workers, weights, keys, offsets, out, LANES, 1, 2, True, INDEPENDENT)
+    first, last = share(len(offsets) - 1, worker, workers)
+    score_documents(
+        first,
+        last,
+        E,
+        records,
+        W,
+        bias,
+        seeds,
+        keys,
+        offsets,
+        K,
+        B,
+        out,
+        LANES,
+        1,
+        2,
+        True,
+        INDEPENDENT,
+    )
 
 
-@_native
+@njit(native=True, nogil=True, error_model="numpy")
 def scores_wide(
     worker: int,
     workers: int,
     barrier: I64,
-    weights: Weights,
+    E: F32_2D,
+    records: F32_2D,
+    W: F32_2D,
+    bias: F32,
+    seeds: U32,
     keys: I64,
     offsets: I64,
+    K: int,
+    B: int,
+    importance: bool,
+    indexing: int,
     out: F32_2D,
 ) -> None:
     """`score_documents` for 16 < d <= 32 and the default hash."""
+    first, last = share(len(offsets) - 1, worker, workers)
     score_documents(
-        worker, workers, weights, keys, offsets, out, TWICE, 1, 2, True, INDEPENDENT
+        first,
+        last,
+        E,
+        records,
+        W,
+        bias,
+        seeds,
+        keys,
+        offsets,
+        K,
+        B,
+        out,
+        TWICE,
+        1,
+        2,
+        True,
+        INDEPENDENT,
     )
 
 
-@_native
+@njit(native=True, nogil=True, error_model="numpy")
 def scores_any(
     worker: int,
     workers: int,
     barrier: I64,
-    weights: Weights,
+    E: F32_2D,
+    records: F32_2D,
+    W: F32_2D,
+    bias: F32,
+    seeds: U32,
     keys: I64,
     offsets: I64,
+    K: int,
+    B: int,
+    importance: bool,
+    indexing: int,
     out: F32_2D,
 ) -> None:
     """`score_documents` for every model."""
-    blocks, k = weights.E.shape[1] // LANES, len(weights.seeds) - 1
+    first, last = share(len(offsets) - 1, worker, workers)
+    blocks, k = E.shape[1] // LANES, len(seeds) - 1
     score_documents(
-        worker,
-        workers,
-        weights,
+        first,
+        last,
+        E,
+        records,
+        W,
+        bias,
+        seeds,
         keys,
         offsets,
+        K,
+        B,
         out,
         LANES,
         blocks,
         k,
-        weights.importance,
-        weights.indexing,
+        importance,
+        indexing,
     )
 
 

@@ -31,7 +31,7 @@ from hashembed.engine.shallow.arrays import (
     padded_rows,
     record_width,
 )
-from hashembed.engine.shallow.kernel import Kernels, Weights, kernels_for
+from hashembed.engine.shallow.kernel import Kernels, kernels_for
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.hashing.locate import indexing_code
@@ -248,19 +248,22 @@ class ShallowModel:
         self._check_ids(bags.keys)
         tables, spec = self.memory, self.spec
         out = np.empty((len(bags), len(bias)), np.float32)
-        weights = Weights(
-            E=tables.E,
-            records=tables.records,
-            W=W,
-            bias=bias,
-            seeds=tables.seeds,
-            num_rows=spec.num_embeddings,
-            num_buckets=spec.num_buckets,
-            importance=self.importance,
-            indexing=indexing_code(spec),
+        run_workers(
+            self._kernels.scores,
+            self.threads if len(bags.keys) > 10_000 else 1,
+            tables.E,
+            tables.records,
+            W,
+            bias,
+            tables.seeds,
+            bags.keys,
+            bags.offsets,
+            spec.num_embeddings,
+            spec.num_buckets,
+            self.importance,
+            indexing_code(spec),
+            out,
         )
-        workers = self.threads if len(bags.keys) > 10_000 else 1
-        run_workers(self._kernels.scores, workers, weights, bags.keys, bags.offsets, out)
         return out
 
     def probabilities(self, bags: Bags) -> F32:
@@ -365,4 +368,3 @@ class ShallowModel:
             return
         check_labels(labels, documents, len(self.memory.bias), self.multilabel)
         self._checked_labels = ref(labels)
-

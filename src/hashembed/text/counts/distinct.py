@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.core.arrays import I64
+from hashembed.core.arrays import I64, U8, U64_2D
 from hashembed.core.intrinsics import bit_count, leading_zeros
 from hashembed.core.njit import njit
 from hashembed.core.threads import cpu_count, run_workers, wait_for_all
@@ -26,8 +26,8 @@ CHUNK_BYTES = 4 << 20
 _BITS = 1 << 24
 
 
-@njit(nogil=True, cache=True)
-def _mark(worker, workers, barrier, keys, bitmaps):
+@njit(native=True, nogil=True)
+def _mark(worker: int, workers: int, barrier: I64, keys: I64, bitmaps: U64_2D) -> int:
     """Set one of 2^24 bits for each key, each worker in its own map -> how many are set in any."""
     own, words = bitmaps[worker], bitmaps.shape[1]
     for x in range(len(keys) * worker // workers, len(keys) * (worker + 1) // workers):
@@ -39,7 +39,7 @@ def _mark(worker, workers, barrier, keys, bitmaps):
         word = np.uint64(0)
         for other in range(workers):
             word |= bitmaps[other, x]
-        ones += np.int64(bit_count(word))
+        ones += int(bit_count(word))
     return ones
 
 
@@ -59,8 +59,8 @@ def add_to_registers(key, registers, precision):
     registers[register] = max(registers[register], np.uint8(rank))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _add_all(keys, registers, precision):
+@njit(native=True, nogil=True, error_model="numpy")
+def _add_all(keys: I64, registers: U8, precision: int) -> None:
     for x in range(len(keys)):
         add_to_registers(keys[x], registers, precision)
 
