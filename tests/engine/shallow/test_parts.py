@@ -29,16 +29,16 @@ from hashembed.hashing.spec import HashSpec
 def operations(width: int):
     @njit
     def compute(table, number):
-        blocks = table.shape[1] // width
-        for b in range(blocks):
-            one, two = load(table, 0, b, width), load(table, 1, b, width)
-            store(table, 2, b, plus(one, two))
-            store(table, 3, b, plus(one, scaled(number, two)))
-            store(table, 4, b, zero_vector(width))
-            store(table, 5, b, times(one, two))
-            store(table, 6, b, larger(one, size_of(two)))
-            store(table, 7, b, only_first(one, 3 - b, number))
-        return dot_rows(table, 0, table, 1, width, blocks), largest_of(load(table, 0, 0, width))
+        columns = table.shape[1]
+        for c in range(0, columns, width):
+            one, two = load(table, 0, c, width), load(table, 1, c, width)
+            store(table, 2, c, plus(one, two))
+            store(table, 3, c, plus(one, scaled(number, two)))
+            store(table, 4, c, zero_vector(width))
+            store(table, 5, c, times(one, two))
+            store(table, 6, c, larger(one, size_of(two)))
+            store(table, 7, c, only_first(one, 3 - c // width, number))
+        return dot_rows(table, 0, table, 1, columns, width), largest_of(load(table, 0, 0, width))
 
     return compute
 
@@ -75,11 +75,11 @@ def in_pairs(numbers: np.ndarray) -> np.float32:
 def test_every_machine_adds_in_this_order(blocks):
     a, b = np.random.default_rng(1).standard_normal((2, 16 * blocks)).astype(np.float32)
     table = np.stack([a, b])
-    dot = njit(lambda table, blocks: dot_rows(table, 0, table, 1, 16, blocks))
-    assert dot(table, blocks) == in_pairs(a * b)
+    dot = njit(lambda table: dot_rows(table, 0, table, 1, table.shape[1], 16))
+    assert dot(table) == in_pairs(a * b)
     assert njit(lambda table: row_sum(table, 1))(table) == in_pairs(b)
     if blocks == 2:  # however wide the vectors are
-        assert njit(lambda table: dot_rows(table, 0, table, 1, 32, 1))(table) == in_pairs(a * b)
+        assert njit(lambda table: dot_rows(table, 0, table, 1, 32, 32))(table) == in_pairs(a * b)
 
 
 def test_logarithm():

@@ -27,7 +27,7 @@ NOBODYS = np.uint32(0xFFFFFFFF)  # no row of P
 
 
 @njit(inline="always")
-def errors_of(step, job, width, blocks):
+def errors_of(step, job, columns, width):
     """The losses of this worker's documents, and the gradients of their vectors."""
     tables, documents, batches, scratch = job.tables, job.documents, job.batches, job.scratch
     order, offsets, weights = batches.order, documents.label_offsets, documents.weights
@@ -40,13 +40,13 @@ def errors_of(step, job, width, blocks):
         prefetch(offsets, order[min(x + 2 * DOCUMENTS_AHEAD, stop - 1)])
         prefetch(weights, order[min(x + DOCUMENTS_AHEAD, stop - 1)])
         prefetch(labels, offsets[order[min(x + DOCUMENTS_AHEAD, stop - 1)]])
-        for b in range(blocks):
+        for c in range(0, columns, width):
             total = zero_vector(width)
             for s in range(step.shards):
-                total = plus(total, load(partial, s * batch + q, b, width))
-            store(h, q, b, total)
+                total = plus(total, load(partial, s * batch + q, c, width))
+            store(h, q, c, total)
         own = z[q]
-        add_scores(h, q, W, bias, width, blocks, own)
+        add_scores(h, q, W, bias, columns, width, own)
         l0, l1 = offsets[doc], offsets[doc + 1]
         if multilabel and class_weights.shape[1]:
             loss = weighted_sigmoid_error(
@@ -59,13 +59,23 @@ def errors_of(step, job, width, blocks):
         losses[x] = loss * weights[doc]
         for c in range(classes):
             own[c] *= weights[doc]
-        for b in range(blocks):
-            store(g, q, b, errors_to_gradient(own, classes, W, b, width))
+        for c in range(0, columns, width):
+            store(g, q, c, errors_to_gradient(own, classes, W, c, width))
         learned[q] = largest_error(z, q) < margin
 
 
 @njit(inline="always")
-def sum_gradients(shard, step, scratch, width, blocks):
+def add_gradient(gradients, q, begin, end, places, moved, vectors, column, width):
+    """Add a part of document q's gradient to the sums of its tokens begin..end-1."""
+    g = load(gradients, q, column, width)
+    for x in range(begin, end):
+        u = places[x]
+        moved[u] = 1
+        store(vectors, u, column, plus(load(vectors, u, column, width), g))
+
+
+@njit(inline="always")
+def sum_gradients(shard, step, scratch, columns, width, wide):
     """vectors[u] = sum of the gradients of the documents that hold the distinct token u.
 
     Learned documents do not count. Returns the number of `movers`, the tokens that some other
@@ -76,17 +86,16 @@ def sum_gradients(shard, step, scratch, width, blocks):
     learned, gradients = scratch.learned, scratch.g
     for u in range(used):
         moved[u] = 0
-        for b in range(blocks):
-            store(vectors, u, b, zero_vector(width))
+        for c in range(0, columns, width):
+            store(vectors, u, c, zero_vector(width))
     for q in range(len(runs) - 1):
         if learned[q]:
             continue
-        for b in range(blocks):
-            g = load(gradients, q, b, width)
-            for x in range(runs[q, s] - low, runs[q + 1, s] - low):
-                u = places[x]
-                moved[u] = 1
-                store(vectors, u, b, plus(load(vectors, u, b, width), g))
+        begin, end = runs[q, s] - low, runs[q + 1, s] - low
+        for c in range(0, columns - wide + 1, wide):
+            add_gradient(gradients, q, begin, end, places, moved, vectors, c, wide)
+        for c in range(columns // wide * wide, columns, width):
+            add_gradient(gradients, q, begin, end, places, moved, vectors, c, width)
     count = 0
     for u in range(used):
         movers[count] = u
@@ -95,7 +104,7 @@ def sum_gradients(shard, step, scratch, width, blocks):
 
 
 @njit(inline="always")
-def update_records(count, shard, tables, width, blocks, k, rate, epsilon):
+def update_records(count, shard, tables, columns, width, k, rate, epsilon):
     """Update rows of P, which only this shard holds; slots sum the gradients of each row first."""
     E, records, slots = tables.E, tables.records, tables.slots
     movers, rows, buckets, vectors = shard.movers, shard.rows, shard.buckets, shard.vectors
@@ -117,7 +126,7 @@ def update_records(count, shard, tables, width, blocks, k, rate, epsilon):
             for i in range(k):
                 sums[x, i] = ZERO
         for i in range(k):
-            sums[slot, i] += dot_rows(vectors, u, E, buckets[i, u], width, blocks)
+            sums[slot, i] += dot_rows(vectors, u, E, buckets[i, u], columns, width)
     for x in range(count):
         if owners[x] == NOBODYS:
             continue
@@ -161,18 +170,18 @@ def sort_pairs(count, shard, scratch, cursor, k, importance):
 
 
 @njit(inline="always")
-def teach_shard(number, step, job, width, blocks, k, importance):
+def teach_shard(number, step, job, columns, width, wide, k, importance):
     """Gradients of the distinct tokens of a shard; update of its rows of P."""
     scratch = job.scratch
     shard = shard_views(number, step, scratch)
-    count = sum_gradients(shard, step, scratch, width, blocks)
+    count = sum_gradients(shard, step, scratch, columns, width, wide)
     sort_pairs(count, shard, scratch, scratch.cursors[step.worker], k, importance)
     if importance:
-        update_records(count, shard, job.tables, width, blocks, k, step.rate, job.epsilon)
+        update_records(count, shard, job.tables, columns, width, k, step.rate, job.epsilon)
 
 
 @njit(inline="always")
-def update_bin(r, step, job, width, blocks, importance):
+def update_bin(r, step, job, columns, width, wide, importance):
     """Update the rows of E in bin r, after their gradients are summed over the shards."""
     tables, scratch, worker = job.tables, job.scratch, step.worker
     E, E_square, vectors = tables.E, tables.E_square, scratch.vectors
@@ -193,49 +202,52 @@ def update_bin(r, step, job, width, blocks, importance):
             used += 1 - touched[at]
             touched[at] = 1
             p, place = pair_weight[x] if importance else ONE, pair_place[x]
-            for b in range(blocks):
-                more = scaled(p, load(vectors, place, b, width))
-                store(sums, at, b, plus(load(sums, at, b, width), more))
+            for c in range(0, columns - wide + 1, wide):
+                more = scaled(p, load(vectors, place, c, wide))
+                store(sums, at, c, plus(load(sums, at, c, wide), more))
+            for c in range(columns // wide * wide, columns, width):
+                some = scaled(p, load(vectors, place, c, width))
+                store(sums, at, c, plus(load(sums, at, c, width), some))
     part, rate, epsilon = np.float32(1 / job.dim), step.rate, job.epsilon
     for x in range(used):
         at = touched_rows[x]
         row = first + at
         touched[at] = 0
-        square = dot_rows(sums, at, sums, at, width, blocks) * part
+        square = dot_rows(sums, at, sums, at, columns, width) * part
         factor = adagrad_factor(E_square, row, square, rate, epsilon)
-        for b in range(blocks):
-            v = load(sums, at, b, width)
-            store(sums, at, b, zero_vector(width))
-            store(E, row, b, plus(load(E, row, b, width), scaled(-factor, v)))
+        for c in range(0, columns, width):
+            v = load(sums, at, c, width)
+            store(sums, at, c, zero_vector(width))
+            store(E, row, c, plus(load(E, row, c, width), scaled(-factor, v)))
 
 
 @njit(inline="always")
-def update_output(low, high, step, job, width, blocks):
+def update_output(low, high, step, job, columns, width):
     """Update the classes low..high-1 of W and of the bias."""
     tables, scratch, rate, epsilon = job.tables, job.scratch, step.rate, job.epsilon
     size = step.last - step.first
     W, W_square, bias, bias_square = tables.W, tables.W_square, tables.bias, tables.bias_square
     sums, h, z, totals = scratch.W_sums, scratch.h, scratch.z, scratch.bias_sums
     pairs = size // 2 * 2
-    for b in range(blocks):
+    for j in range(0, columns, width):
         for c in range(low, high):
-            store(sums, c, b, zero_vector(width))
+            store(sums, c, j, zero_vector(width))
         for q in range(0, pairs, 2):
-            one, two = load(h, q, b, width), load(h, q + 1, b, width)
+            one, two = load(h, q, j, width), load(h, q + 1, j, width)
             for c in range(low, high):
-                total = plus(load(sums, c, b, width), scaled(z[q, c], one))
-                store(sums, c, b, plus(total, scaled(z[q + 1, c], two)))
+                total = plus(load(sums, c, j, width), scaled(z[q, c], one))
+                store(sums, c, j, plus(total, scaled(z[q + 1, c], two)))
         for q in range(pairs, size):
             for c in range(low, high):
-                total = plus(load(sums, c, b, width), scaled(z[q, c], load(h, q, b, width)))
-                store(sums, c, b, total)
+                total = plus(load(sums, c, j, width), scaled(z[q, c], load(h, q, j, width)))
+                store(sums, c, j, total)
     for c in range(low, high):
         totals[c] = ZERO
     for q in range(size):
         for c in range(low, high):
             totals[c] += z[q, c]
     for c in range(low, high):
-        for j in range(width * blocks):
+        for j in range(columns):
             v = sums[c, j]
             W[c, j] -= adagrad_factor(W_square[c], j, v * v, rate, epsilon) * v
         factor = adagrad_factor(bias_square, c, totals[c] * totals[c], rate, epsilon)

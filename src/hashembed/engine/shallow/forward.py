@@ -8,9 +8,9 @@ import numpy as np
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD, Shard, Step
-from hashembed.engine.shallow.parts import hash_vector
+from hashembed.engine.shallow.parts import hash_keys, hash_vector, rows_of
 from hashembed.engine.shallow.vectors import load, plus, store, zero_vector
-from hashembed.hashing.locate import IDENTITY, INDEPENDENT, bucket_of, row_of
+from hashembed.hashing.locate import IDENTITY, INDEPENDENT, SHARED
 from hashembed.hashing.scalars import fmix32, reduce_range, spread_key
 
 LONGEST_AHEAD = 512  # keys of a document to prefetch; the hardware prefetcher finds the rest
@@ -98,8 +98,10 @@ def count_tokens(step, job, indexing):
             prefetch(documents.keys, documents.starts[later] + y)
         # Views that begin at 0: for `keys[start + y]` Numba would check if the index is negative.
         keys, rows = documents.keys[start : start + length], scratch.rows[at : at + length]
-        for y in range(length):
-            rows[y] = np.uint32(row_of(keys[y], seed, K, indexing))
+        if indexing >= IDENTITY:
+            rows_of(keys, seed, K, IDENTITY, rows)
+        else:
+            rows_of(keys, seed, K, INDEPENDENT, rows)
         own = counts[x - step.first]
         for s in range(shards):
             own[s] = 0
@@ -172,25 +174,14 @@ def find_distinct(marks, places, table, salt):
 
 
 @njit(inline="always")
-def hash_distinct(marks, rows, buckets, tables, K, B, k, indexing):
-    """Rows and buckets of distinct tokens.
-
-    The innermost loops run over tokens and write one array each, so LLVM vectorises them.
-    """
-    seed = tables.seeds[0]
-    for u in range(len(marks)):
-        if indexing == INDEPENDENT:
-            rows[u] = np.uint32(row_of(marks[u], seed, K, indexing))
-        else:
-            rows[u] = np.uint32(marks[u])
-    for i in range(k):
-        own, seed = buckets[i], tables.seeds[i + 1]
-        for u in range(len(marks)):
-            own[u] = np.uint32(bucket_of(i, marks[u], rows[u], seed, B, indexing))
+def hash_distinct(marks, rows, buckets, seeds, K, B, k, indexing):
+    """Rows and buckets of distinct tokens. With shared indexing their marks are rows already."""
+    code = IDENTITY if indexing == SHARED else indexing
+    hash_keys(marks, seeds, K, B, k, code, rows, buckets)
 
 
 @njit(inline="always")
-def hash_vectors(used, shard, tables, width, blocks, k, importance):
+def hash_vectors(used, shard, tables, columns, width, wide, k, importance):
     """The hash vectors of the distinct tokens of a shard, and their importance weights."""
     E, records, rows, buckets = tables.E, tables.records, shard.rows, shard.buckets
     weights, vectors = shard.weights, shard.vectors
@@ -199,35 +190,46 @@ def hash_vectors(used, shard, tables, width, blocks, k, importance):
             prefetch(records, rows[u + AHEAD])
         for i in range(k):
             prefetch(E, buckets[i, u + AHEAD])
-        for b in range(blocks):
-            v = hash_vector(E, records, rows[u], buckets, u, b, width, k, importance)
-            store(vectors, u, b, v)
+        row = rows[u]
+        for c in range(0, columns - wide + 1, wide):
+            store(vectors, u, c, hash_vector(E, records, row, buckets, u, c, wide, k, importance))
+        for c in range(columns // wide * wide, columns, width):
+            store(vectors, u, c, hash_vector(E, records, row, buckets, u, c, width, k, importance))
         if importance:
             for i in range(k):
-                weights[u, i] = records[rows[u], i]
+                weights[u, i] = records[row, i]
 
 
 @njit(inline="always")
-def add_runs(shard, runs, width, blocks, partial, first):
+def add_run(begin, end, places, vectors, column, width):
+    """The sum of a part of the vectors of the tokens begin..end-1."""
+    total = zero_vector(width)
+    for x in range(begin, end):
+        total = plus(total, load(vectors, places[x], column, width))
+    return total
+
+
+@njit(inline="always")
+def add_runs(shard, runs, columns, width, wide, partial, first):
     """partial[first + q] = sum of the vectors of document q's tokens in the shard."""
     s, low, places, vectors = shard.number, shard.low, shard.places, shard.vectors
     for q in range(len(runs) - 1):
-        for b in range(blocks):
-            h = zero_vector(width)
-            for x in range(runs[q, s] - low, runs[q + 1, s] - low):
-                h = plus(h, load(vectors, places[x], b, width))
-            store(partial, first + q, b, h)
+        begin, end = runs[q, s] - low, runs[q + 1, s] - low
+        for c in range(0, columns - wide + 1, wide):
+            store(partial, first + q, c, add_run(begin, end, places, vectors, c, wide))
+        for c in range(columns // wide * wide, columns, width):
+            store(partial, first + q, c, add_run(begin, end, places, vectors, c, width))
 
 
 @njit(inline="always")
-def embed_shard(number, step, job, width, blocks, k, importance, indexing):
+def embed_shard(number, step, job, columns, width, wide, k, importance, indexing):
     """What a shard adds to the document vectors."""
     tables, scratch, K, B = job.tables, job.scratch, job.num_rows, job.num_buckets
     shard = shard_views(number, step, scratch)
     marks = shard.marks
     used = find_distinct(marks, shard.places, scratch.found[step.worker], scratch.salt)
     scratch.distinct[number] = used
-    hash_distinct(marks[:used], shard.rows, shard.buckets, tables, K, B, k, indexing)
-    hash_vectors(used, shard, tables, width, blocks, k, importance)
+    hash_distinct(marks[:used], shard.rows, shard.buckets, tables.seeds, K, B, k, indexing)
+    hash_vectors(used, shard, tables, columns, width, wide, k, importance)
     first = number * job.batches.batch_size
-    add_runs(shard, step.runs, width, blocks, scratch.partial, first)
+    add_runs(shard, step.runs, columns, width, wide, scratch.partial, first)

@@ -36,6 +36,7 @@ import numpy as np
 
 from hashembed.core.arrays import F32, F32_2D, I64, U32
 from hashembed.core.checks import whole_number
+from hashembed.core.intrinsics import prefetch
 from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
 from hashembed.engine.shallow.arrays import LANES, Job
@@ -48,6 +49,7 @@ from hashembed.hashing.spec import HashSpec
 
 MAX_DIM = 16_384  # the width of vectors; a batch has one for each token
 TWICE = 2 * LANES
+WIDE = 4 * LANES
 
 
 class Kernels(NamedTuple):
@@ -62,8 +64,8 @@ def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
     whole_number("embedding_dim", d, 1, MAX_DIM)
     usual = spec.num_hashes == 2 and importance and indexing_code(spec) == INDEPENDENT
     if usual and d <= LANES:
-        return NARROW
-    return WIDE if usual and d <= TWICE else ANY
+        return FOR_16
+    return FOR_32 if usual and d <= TWICE else FOR_ANY
 
 
 @njit(inline="always")
@@ -73,13 +75,14 @@ def share(count, worker, workers):
 
 
 @njit(inline="always")
-def train_batches(worker, workers, barrier, job, width, blocks, k, importance, indexing):
+def train_batches(worker, workers, barrier, job, columns, width, wide, k, importance, indexing):
     """All of `job.batches`, by all workers together -> the number of batches done.
 
     That is fewer than all when a loss is not finite: training stops before that update.
 
-    The last five arguments may be compile-time constants: then loops unroll and branches vanish.
-    They are separate arguments of the phases too: a field of a tuple would not be a constant.
+    The last six arguments may be compile-time constants, and `width` and `wide` must be: loops
+    unroll and branches vanish. They are separate arguments of the phases too: a field of a tuple
+    would not be a constant. Rows are taken in pieces of `wide` numbers, and `width` at their end.
     """
     bins, classes = job.scratch.bin_begins.shape[1] - 1, len(job.tables.bias)
     batches, losses = len(job.batches.rates), job.batches.losses
@@ -91,29 +94,39 @@ def train_batches(worker, workers, barrier, job, width, blocks, k, importance, i
         sort_tokens(step, job, indexing)
         wait_for_all(barrier, workers)
         for s in range(low, high):
-            embed_shard(s, step, job, width, blocks, k, importance, indexing)
+            embed_shard(s, step, job, columns, width, wide, k, importance, indexing)
         wait_for_all(barrier, workers)
-        errors_of(step, job, width, blocks)
+        errors_of(step, job, columns, width)
         wait_for_all(barrier, workers)
         for q in range(step.first, step.last):
             if not np.isfinite(losses[q]):
                 return number
         for s in range(high - 1, low - 1, -1):  # the last one is still in the cache
-            teach_shard(s, step, job, width, blocks, k, importance)
+            teach_shard(s, step, job, columns, width, wide, k, importance)
         wait_for_all(barrier, workers)
         low, high = share(bins, worker, workers)
         for r in range(low, high):
-            update_bin(r, step, job, width, blocks, importance)
+            update_bin(r, step, job, columns, width, wide, importance)
         low, high = share(classes, worker, workers)
-        update_output(low, high, step, job, width, blocks)
+        update_output(low, high, step, job, columns, width)
         wait_for_all(barrier, workers)
     return batches
 
 
 @njit(inline="always")
+def add_tokens(count, E, records, rows, buckets, column, width, k, importance):
+    """The sum of a part of the hash vectors of a document's tokens."""
+    total = zero_vector(width)
+    for t in range(count):
+        v = hash_vector(E, records, rows[t], buckets, t, column, width, k, importance)
+        total = plus(total, v)
+    return total
+
+
+@njit(inline="always")
 def score_documents(
-    first,
-    last,
+    worker,
+    workers,
     E,
     records,
     W,
@@ -124,54 +137,71 @@ def score_documents(
     K,
     B,
     out,
+    columns,
     width,
-    blocks,
+    wide,
     k,
     importance,
     indexing,
 ):
-    """out[first:last] (n, C) = the logits of documents."""
+    """out (n, C) = the logits of each document; the last six are as in `train_batches`.
+
+    The arguments are plain arrays, not tuples: Numba takes longer to unpack all arrays of a model
+    than to score a short text.
+    """
+    first, last = share(len(offsets) - 1, worker, workers)
     most = 0
     for q in range(first, last):
         most = max(most, offsets[q + 1] - offsets[q])
     rows = np.empty(most, np.uint32)
     buckets = np.empty((k, most), np.uint32)
-    h = np.empty((1, width * blocks), np.float32)
+    h = np.empty((1, columns), np.float32)
     for q in range(first, last):
         own = keys[offsets[q] : offsets[q + 1]]
-        hash_keys(own, E, records, seeds, K, B, k, importance, indexing, rows, buckets)
-        for b in range(blocks):
-            total = zero_vector(width)
-            for t in range(len(own)):
-                v = hash_vector(E, records, rows[t], buckets, t, b, width, k, importance)
-                total = plus(total, v)
-            store(h, 0, b, total)
-        add_scores(h, 0, W, bias, width, blocks, out[q])
+        count = len(own)
+        hash_keys(own, seeds, K, B, k, indexing, rows, buckets)
+        for t in range(count):
+            if importance:
+                prefetch(records, rows[t])
+            for i in range(k):
+                prefetch(E, buckets[i, t])
+        for c in range(0, columns - wide + 1, wide):
+            store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, wide, k, importance))
+        for c in range(columns // wide * wide, columns, width):
+            store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, width, k, importance))
+        add_scores(h, 0, W, bias, columns, width, out[q])
 
 
 @njit(native=True, nogil=True, error_model="numpy")
-def train_narrow(worker: int, workers: int, barrier: I64, job: Job) -> int:
+def train_16(worker: int, workers: int, barrier: I64, job: Job) -> int:
     """`train_batches` for d <= 16 and the default hash."""
-    return train_batches(worker, workers, barrier, job, LANES, 1, 2, True, INDEPENDENT)
+    done: int = train_batches(
+        worker, workers, barrier, job, LANES, LANES, LANES, 2, True, INDEPENDENT
+    )
+    return done
 
 
 @njit(native=True, nogil=True, error_model="numpy")
-def train_wide(worker: int, workers: int, barrier: I64, job: Job) -> int:
+def train_32(worker: int, workers: int, barrier: I64, job: Job) -> int:
     """`train_batches` for 16 < d <= 32 and the default hash."""
-    return train_batches(worker, workers, barrier, job, TWICE, 1, 2, True, INDEPENDENT)
+    done: int = train_batches(
+        worker, workers, barrier, job, TWICE, TWICE, TWICE, 2, True, INDEPENDENT
+    )
+    return done
 
 
 @njit(native=True, nogil=True, error_model="numpy")
 def train_any(worker: int, workers: int, barrier: I64, job: Job) -> int:
     """`train_batches` for every model."""
-    blocks, k = job.tables.E.shape[1] // LANES, len(job.tables.seeds) - 1
-    return train_batches(
-        worker, workers, barrier, job, LANES, blocks, k, job.importance, job.indexing
+    columns, k = job.tables.E.shape[1], len(job.tables.seeds) - 1
+    done: int = train_batches(
+        worker, workers, barrier, job, columns, LANES, WIDE, k, job.importance, job.indexing
     )
+    return done
 
 
 @njit(native=True, nogil=True, error_model="numpy")
-def scores_narrow(
+def scores_16(
     worker: int,
     workers: int,
     barrier: I64,
@@ -189,10 +219,9 @@ def scores_narrow(
     out: F32_2D,
 ) -> None:
     """`score_documents` for d <= 16 and the default hash."""
-    first, last = share(len(offsets) - 1, worker, workers)
     score_documents(
-        first,
-        last,
+        worker,
+        workers,
         E,
         records,
         W,
@@ -204,7 +233,8 @@ def scores_narrow(
         B,
         out,
         LANES,
-        1,
+        LANES,
+        LANES,
         2,
         True,
         INDEPENDENT,
@@ -212,7 +242,7 @@ def scores_narrow(
 
 
 @njit(native=True, nogil=True, error_model="numpy")
-def scores_wide(
+def scores_32(
     worker: int,
     workers: int,
     barrier: I64,
@@ -230,10 +260,9 @@ def scores_wide(
     out: F32_2D,
 ) -> None:
     """`score_documents` for 16 < d <= 32 and the default hash."""
-    first, last = share(len(offsets) - 1, worker, workers)
     score_documents(
-        first,
-        last,
+        worker,
+        workers,
         E,
         records,
         W,
@@ -245,7 +274,8 @@ def scores_wide(
         B,
         out,
         TWICE,
-        1,
+        TWICE,
+        TWICE,
         2,
         True,
         INDEPENDENT,
@@ -271,11 +301,10 @@ def scores_any(
     out: F32_2D,
 ) -> None:
     """`score_documents` for every model."""
-    first, last = share(len(offsets) - 1, worker, workers)
-    blocks, k = E.shape[1] // LANES, len(seeds) - 1
+    columns, k = E.shape[1], len(seeds) - 1
     score_documents(
-        first,
-        last,
+        worker,
+        workers,
         E,
         records,
         W,
@@ -286,13 +315,15 @@ def scores_any(
         K,
         B,
         out,
+        columns,
         LANES,
-        blocks,
+        WIDE,
         k,
         importance,
         indexing,
     )
 
 
-NARROW, WIDE = Kernels(train_narrow, scores_narrow), Kernels(train_wide, scores_wide)
-ANY = Kernels(train_any, scores_any)
+FOR_16 = Kernels(train_16, scores_16)
+FOR_32 = Kernels(train_32, scores_32)
+FOR_ANY = Kernels(train_any, scores_any)

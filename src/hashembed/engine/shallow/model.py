@@ -102,7 +102,8 @@ class ShallowModel:
         self = cls.__new__(cls)
         self.spec, self.importance, self.multilabel = spec, "P" in tensors, multilabel
         self.threads = threads or cpu_count()
-        self._prepare(*tensors["E"].shape, len(tensors["W"]))
+        num_buckets, d = tensors["E"].shape
+        self._prepare(num_buckets, d, len(tensors["W"]))
         arrays = self._arrays()
         if unknown := tensors.keys() - arrays.keys():
             raise ValueError(f"tensors that are not known: {', '.join(sorted(unknown))}")

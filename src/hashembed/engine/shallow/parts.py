@@ -1,12 +1,11 @@
 """Pieces of the kernels. They are inlined, so that what is constant there is constant here.
 
-A row of a table has `blocks` blocks of `width` numbers. The width is a compile-time constant.
+The `columns` of a row are a multiple of `width`, a compile-time constant.
 """
 
 import numpy as np
 
 from hashembed.core.elementary import log64
-from hashembed.core.intrinsics import prefetch
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import LANES
 from hashembed.engine.shallow.vectors import (
@@ -22,71 +21,81 @@ from hashembed.engine.shallow.vectors import (
     times,
     zero_vector,
 )
-from hashembed.hashing.locate import bucket_of, row_of
+from hashembed.hashing.locate import DIRECT, IDENTITY, INDEPENDENT, SHARED, bucket_of, row_of
 
 ZERO, ONE = np.float32(0), np.float32(1)
 _LOWEST = np.float32(-np.inf)
 
 
 @njit(inline="always")
-def dot_rows(a, i, b, j, width, blocks):
+def dot_rows(a, i, b, j, columns, width):
     """The inner product of a[i] and b[j]."""
     products = times(load(a, i, 0, width), load(b, j, 0, width))
-    for n in range(1, blocks):
-        products = plus(products, times(load(a, i, n, width), load(b, j, n, width)))
+    for c in range(width, columns, width):
+        products = plus(products, times(load(a, i, c, width), load(b, j, c, width)))
     return sum_of(products)
 
 
 @njit(inline="always")
-def hash_keys(keys, E, records, seeds, K, B, k, importance, indexing, rows, buckets):
-    """Rows and buckets of a document's keys; prefetches what they hold.
-
-    Loops over tokens are innermost and write one array each: that is what LLVM vectorises.
-    """
-    length = len(keys)
-    own_rows = rows[:length]
-    seed = seeds[0]
-    for x in range(length):
-        own_rows[x] = np.uint32(row_of(keys[x], seed, K, indexing))
-    for i in range(k):
-        own_buckets = buckets[i, :length]
-        seed = seeds[i + 1]
-        for x in range(length):
-            own_buckets[x] = np.uint32(bucket_of(i, keys[x], own_rows[x], seed, B, indexing))
-    for t in range(length):
-        if importance:
-            prefetch(records, rows[t])
-        for i in range(k):
-            prefetch(E, buckets[i, t])
+def rows_of(keys, seed, K, indexing, rows):
+    """Rows of keys; `indexing` is a compile-time constant."""
+    for x in range(len(keys)):
+        rows[x] = np.uint32(row_of(keys[x], seed, K, indexing))
 
 
 @njit(inline="always")
-def hash_vector(E, records, row, buckets, t, block, width, k, importance):
-    """A block of a token's hash vector; `buckets` (k, tokens)."""
+def hash_keys_by(keys, seeds, K, B, k, indexing, rows, buckets):
+    """Rows and buckets of keys; `indexing` is a compile-time constant.
+
+    Loops over tokens are innermost and write one array each: that is what LLVM vectorises.
+    """
+    rows_of(keys, seeds[0], K, indexing, rows)
+    for i in range(k):
+        own, seed = buckets[i], seeds[i + 1]
+        for x in range(len(keys)):
+            own[x] = np.uint32(bucket_of(i, keys[x], rows[x], seed, B, indexing))
+
+
+@njit(inline="always")
+def hash_keys(keys, seeds, K, B, k, indexing, rows, buckets):
+    """Rows and buckets of keys, by a loop of its own for each indexing."""
+    if indexing == INDEPENDENT:
+        hash_keys_by(keys, seeds, K, B, k, INDEPENDENT, rows, buckets)
+    elif indexing == SHARED:
+        hash_keys_by(keys, seeds, K, B, k, SHARED, rows, buckets)
+    elif indexing == IDENTITY:
+        hash_keys_by(keys, seeds, K, B, k, IDENTITY, rows, buckets)
+    else:
+        hash_keys_by(keys, seeds, K, B, k, DIRECT, rows, buckets)
+
+
+@njit(inline="always")
+def hash_vector(E, records, row, buckets, t, column, width, k, importance):
+    """A part of a token's hash vector; `buckets` (k, tokens)."""
     p = records[row, 0] if importance else ONE
-    v = scaled(p, load(E, buckets[0, t], block, width))
+    v = scaled(p, load(E, buckets[0, t], column, width))
     for i in range(1, k):
         p = records[row, i] if importance else ONE
-        v = plus(v, scaled(p, load(E, buckets[i, t], block, width)))
+        v = plus(v, scaled(p, load(E, buckets[i, t], column, width)))
     return v
 
 
 @njit(inline="always")
-def add_scores(h, q, W, bias, width, blocks, z):
+def add_scores(h, q, W, bias, columns, width, z):
     """z = W h[q] + bias."""
     for c in range(len(bias)):
-        z[c] = bias[c] + dot_rows(h, q, W, c, width, blocks)
+        z[c] = bias[c] + dot_rows(h, q, W, c, columns, width)
 
 
 @njit(inline="always")
-def errors_to_gradient(errors, classes, W, block, width):
-    """dloss / dh = W^T errors, as two independent sums that the processor overlaps."""
+def errors_to_gradient(errors, classes, W, column, width):
+    """A part of dloss / dh = W^T errors, as two independent sums that the processor overlaps."""
     even, odd = zero_vector(width), zero_vector(width)
     for c in range(0, classes - 1, 2):
-        even = plus(even, scaled(errors[c], load(W, c, block, width)))
-        odd = plus(odd, scaled(errors[c + 1], load(W, c + 1, block, width)))
+        even = plus(even, scaled(errors[c], load(W, c, column, width)))
+        odd = plus(odd, scaled(errors[c + 1], load(W, c + 1, column, width)))
     if classes % 2:
-        even = plus(even, scaled(errors[classes - 1], load(W, classes - 1, block, width)))
+        even = plus(even, scaled(errors[classes - 1], load(W, classes - 1, column, width)))
     return plus(even, odd)
 
 
@@ -119,26 +128,25 @@ def log(x):
 def row_sum(table, row):
     """The sum of a row."""
     total = load(table, row, 0, LANES)
-    for b in range(1, table.shape[1] // LANES):
-        total = plus(total, load(table, row, b, LANES))
+    for c in range(LANES, table.shape[1], LANES):
+        total = plus(total, load(table, row, c, LANES))
     return sum_of(total)
 
 
 @njit(inline="always")
 def softmax_error(table, row, classes, label):
     """Replace the logits of a row by probabilities minus truth -> the cross entropy."""
-    z, blocks = table[row], table.shape[1] // LANES
+    z = table[row]
     most = only_first(load(table, row, 0, LANES), classes, _LOWEST)
-    for b in range(1, blocks):
-        more = only_first(load(table, row, b, LANES), classes - b * LANES, _LOWEST)
+    for c in range(LANES, len(z), LANES):
+        more = only_first(load(table, row, c, LANES), classes - c, _LOWEST)
         most = larger(most, more)
     top = largest_of(most)
     loss = top - z[label]
     for c in range(len(z)):
         z[c] = exp_of_negative(z[c] - top)
-    last = blocks - 1
-    own = only_first(load(table, row, last, LANES), classes - last * LANES, ZERO)
-    store(table, row, last, own)
+    last = len(z) - LANES
+    store(table, row, last, only_first(load(table, row, last, LANES), classes - last, ZERO))
     total = row_sum(table, row)
     scale = ONE / total
     for c in range(len(z)):
@@ -197,8 +205,8 @@ def weighted_sigmoid_error(z, classes, labels, weights, terms, worker):
 def largest_error(errors, row):
     """The largest absolute value of a row."""
     largest = size_of(load(errors, row, 0, LANES))
-    for b in range(1, errors.shape[1] // LANES):
-        largest = larger(largest, size_of(load(errors, row, b, LANES)))
+    for c in range(LANES, errors.shape[1], LANES):
+        largest = larger(largest, size_of(load(errors, row, c, LANES)))
     return largest_of(largest)
 
 

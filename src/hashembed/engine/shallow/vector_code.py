@@ -27,12 +27,11 @@ class _Model(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(_FLOAT, vector.width))
 
 
-def _block(context, builder, array_type, array, row, block, vector):
-    """A pointer to a block of a row, as a pointer to a vector."""
+def _block(context, builder, array_type, array, row, column, vector):
+    """A pointer to table[row, column], as a pointer to a vector."""
     view = context.make_array(array_type)(context, builder, array)
     stride = cgutils.unpack_tuple(builder, view.strides, 2)[0]
-    size = ir.IntType(64)(4 * vector.width)
-    offset = builder.add(builder.mul(row, stride), builder.mul(block, size))
+    offset = builder.add(builder.mul(row, stride), builder.mul(column, ir.IntType(64)(4)))
     pointer = builder.gep(builder.bitcast(view.data, _I8.as_pointer()), [offset])
     return builder.bitcast(pointer, context.get_value_type(vector).as_pointer())
 
@@ -75,8 +74,8 @@ def zero_vector(typingctx, width):
 
 
 @intrinsic(prefer_literal=True)
-def load(typingctx, table, row, block, width):
-    """Block `block` of table[row]; the table (rows, blocks * width) is contiguous."""
+def load(typingctx, table, row, column, width):
+    """table[row, column : column + width] of a contiguous table."""
 
     def codegen(context, builder, signature, args):
         pointer = _block(context, builder, signature.args[0], *args[:3], signature.return_type)
@@ -86,8 +85,8 @@ def load(typingctx, table, row, block, width):
 
 
 @intrinsic
-def store(typingctx, table, row, block, vector):
-    """Set block `block` of table[row] to a vector."""
+def store(typingctx, table, row, column, vector):
+    """table[row, column : column + width] = vector."""
 
     def codegen(context, builder, signature, args):
         pointer = _block(context, builder, signature.args[0], *args[:3], signature.args[3])

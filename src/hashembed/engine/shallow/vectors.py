@@ -2,14 +2,14 @@
 
 LLVM vectorises a loop over columns only if it can prove that no arrays alias. Otherwise it computes
 one number at a time. Here a vector is loaded and stored as a whole. Its width is a compile-time
-constant, a power of two; a row has a whole number of blocks of that width.
+constant, a power of two.
 
 Every operation is rounded as IEEE 754 says, in a fixed order, so every machine computes the same
 bits.
 
     zero_vector(width)               nothing but zeros
-    load(table, row, block, width)   a block of a row; the table (rows, columns) is contiguous
-    store(table, row, block, v)      set a block of a row
+    load(table, row, column, width)  a part of a row; the table is contiguous
+    store(table, row, column, v)     set a part of a row
     plus(a, b), times(a, b)          the sum and the product, number by number
     scaled(number, v)                number * v
     larger(a, b)                     the larger one, number by number
