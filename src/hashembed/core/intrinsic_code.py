@@ -122,3 +122,14 @@ def float_of(typingctx, bits):
         return builder.bitcast(args[0], ir.DoubleType())
 
     return types.float64(types.int64), codegen
+
+
+@intrinsic
+def sqrt32(typingctx, x):
+    """The square root of a float32, as an instruction instead of a call of libm."""
+
+    def codegen(context, builder, sig, args):
+        function = builder.module.declare_intrinsic("llvm.sqrt", [ir.FloatType()])
+        return builder.call(function, args)
+
+    return types.float32(types.float32), codegen

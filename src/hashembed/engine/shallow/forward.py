@@ -8,7 +8,7 @@ import numpy as np
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD, Shard, Step
-from hashembed.engine.shallow.parts import hash_keys, hash_vector, rows_of
+from hashembed.engine.shallow.parts import hash_keys, hash_rows, hash_vector
 from hashembed.engine.shallow.vectors import load, plus, store, zero_vector
 from hashembed.hashing.locate import IDENTITY, INDEPENDENT, SHARED
 from hashembed.hashing.scalars import fmix32, reduce_range, spread_key
@@ -98,10 +98,7 @@ def count_tokens(step, job, indexing):
             prefetch(documents.keys, documents.starts[later] + y)
         # Views that begin at 0: for `keys[start + y]` Numba would check if the index is negative.
         keys, rows = documents.keys[start : start + length], scratch.rows[at : at + length]
-        if indexing >= IDENTITY:
-            rows_of(keys, seed, K, IDENTITY, rows)
-        else:
-            rows_of(keys, seed, K, INDEPENDENT, rows)
+        hash_rows(keys, seed, K, indexing, rows)
         own = counts[x - step.first]
         for s in range(shards):
             own[s] = 0
@@ -144,7 +141,7 @@ def sort_tokens(step, job, indexing):
             scratch.marks[np.uint64(to)] = keys[y] if indexing == INDEPENDENT else rows[y]
 
 
-@njit(inline="always")
+@njit(error_model="numpy")
 def find_distinct(marks, places, table, salt):
     """Move the distinct ones of `marks`, in order of appearance, to its front -> their number.
 
@@ -171,13 +168,6 @@ def find_distinct(marks, places, table, salt):
         places[x] = place
         used = np.uint32(used + np.uint32(place == used))
     return np.int64(used)
-
-
-@njit(inline="always")
-def hash_distinct(marks, rows, buckets, seeds, K, B, k, indexing):
-    """Rows and buckets of distinct tokens. With shared indexing their marks are rows already."""
-    code = IDENTITY if indexing == SHARED else indexing
-    hash_keys(marks, seeds, K, B, k, code, rows, buckets)
 
 
 @njit(inline="always")
@@ -229,7 +219,8 @@ def embed_shard(number, step, job, columns, width, wide, k, importance, indexing
     marks = shard.marks
     used = find_distinct(marks, shard.places, scratch.found[step.worker], scratch.salt)
     scratch.distinct[number] = used
-    hash_distinct(marks[:used], shard.rows, shard.buckets, tables.seeds, K, B, k, indexing)
+    code = IDENTITY if indexing == SHARED else indexing  # marks are rows then
+    hash_keys(marks[:used], tables.seeds, K, B, k, code, shard.rows, shard.buckets)
     hash_vectors(used, shard, tables, columns, width, wide, k, importance)
     first = number * job.batches.batch_size
     add_runs(shard, step.runs, columns, width, wide, scratch.partial, first)

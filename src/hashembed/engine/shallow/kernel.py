@@ -48,12 +48,10 @@ from hashembed.hashing.locate import INDEPENDENT, indexing_code
 from hashembed.hashing.spec import HashSpec
 
 MAX_DIM = 16_384  # the width of vectors; a batch has one for each token
-TWICE = 2 * LANES
-WIDE = 4 * LANES
 
 
 class Kernels(NamedTuple):
-    """The compiled functions for some models; see `train_batches` and `score_documents` below."""
+    """The compiled functions for some models; see the functions of these names below."""
 
     train: Callable[..., Any]
     scores: Callable[..., Any]
@@ -65,52 +63,13 @@ def kernels_for(spec: HashSpec, d: int, importance: bool) -> Kernels:
     usual = spec.num_hashes == 2 and importance and indexing_code(spec) == INDEPENDENT
     if usual and d <= LANES:
         return FOR_16
-    return FOR_32 if usual and d <= TWICE else FOR_ANY
+    return FOR_32 if usual and d <= 2 * LANES else FOR_ANY
 
 
 @njit(inline="always")
 def share(count, worker, workers):
     """The part of `count` things that a worker owns: from where to where."""
     return count * worker // workers, count * (worker + 1) // workers
-
-
-@njit(inline="always")
-def train_batches(worker, workers, barrier, job, columns, width, wide, k, importance, indexing):
-    """All of `job.batches`, by all workers together -> the number of batches done.
-
-    That is fewer than all when a loss is not finite: training stops before that update.
-
-    The last six arguments may be compile-time constants, and `width` and `wide` must be: loops
-    unroll and branches vanish. They are separate arguments of the phases too: a field of a tuple
-    would not be a constant. Rows are taken in pieces of `wide` numbers, and `width` at their end.
-    """
-    bins, classes = job.scratch.bin_begins.shape[1] - 1, len(job.tables.bias)
-    batches, losses = len(job.batches.rates), job.batches.losses
-    for number in range(batches):
-        step = make_step(number, worker, workers, job)
-        low, high = share(step.shards, worker, workers)
-        count_tokens(step, job, indexing)
-        wait_for_all(barrier, workers)
-        sort_tokens(step, job, indexing)
-        wait_for_all(barrier, workers)
-        for s in range(low, high):
-            embed_shard(s, step, job, columns, width, wide, k, importance, indexing)
-        wait_for_all(barrier, workers)
-        errors_of(step, job, columns, width)
-        wait_for_all(barrier, workers)
-        for q in range(step.first, step.last):
-            if not np.isfinite(losses[q]):
-                return number
-        for s in range(high - 1, low - 1, -1):  # the last one is still in the cache
-            teach_shard(s, step, job, columns, width, wide, k, importance)
-        wait_for_all(barrier, workers)
-        low, high = share(bins, worker, workers)
-        for r in range(low, high):
-            update_bin(r, step, job, columns, width, wide, importance)
-        low, high = share(classes, worker, workers)
-        update_output(low, high, step, job, columns, width)
-        wait_for_all(barrier, workers)
-    return batches
 
 
 @njit(inline="always")
@@ -123,207 +82,126 @@ def add_tokens(count, E, records, rows, buckets, column, width, k, importance):
     return total
 
 
-@njit(inline="always")
-def score_documents(
-    worker,
-    workers,
-    E,
-    records,
-    W,
-    bias,
-    seeds,
-    keys,
-    offsets,
-    K,
-    B,
-    out,
-    columns,
-    width,
-    wide,
-    k,
-    importance,
-    indexing,
-):
-    """out (n, C) = the logits of each document; the last six are as in `train_batches`.
+def _train(name: str, width: int, wide: int, usual: bool) -> Any:
+    """The kernel `train`.
 
-    The arguments are plain arrays, not tuples: Numba takes longer to unpack all arrays of a model
-    than to score a short text.
+    Args:
+        name: of the kernel in the library.
+        width: of the pieces that rows are taken in.
+        wide: the same for those phases that take larger pieces first, as far as they go.
+        usual: whether rows have `wide` columns, k is 2, and the hash is the default one.
+
+    These are compile-time constants: loops unroll, branches vanish. They are separate arguments of
+    the phases too: a field of a tuple would not be a constant.
     """
-    first, last = share(len(offsets) - 1, worker, workers)
-    most = 0
-    for q in range(first, last):
-        most = max(most, offsets[q + 1] - offsets[q])
-    rows = np.empty(most, np.uint32)
-    buckets = np.empty((k, most), np.uint32)
-    h = np.empty((1, columns), np.float32)
-    for q in range(first, last):
-        own = keys[offsets[q] : offsets[q + 1]]
-        count = len(own)
-        hash_keys(own, seeds, K, B, k, indexing, rows, buckets)
-        for t in range(count):
-            if importance:
-                prefetch(records, rows[t])
-            for i in range(k):
-                prefetch(E, buckets[i, t])
-        for c in range(0, columns - wide + 1, wide):
-            store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, wide, k, importance))
-        for c in range(columns // wide * wide, columns, width):
-            store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, width, k, importance))
-        add_scores(h, 0, W, bias, columns, width, out[q])
+
+    @njit(native=name, nogil=True, error_model="numpy")
+    def train(worker: int, workers: int, barrier: I64, job: Job) -> int:
+        """All of `job.batches`, by all workers together -> the number of batches done.
+
+        That is fewer than all when a loss is not finite: training stops before that update.
+        """
+        columns = wide if usual else job.tables.E.shape[1]
+        k = 2 if usual else len(job.tables.seeds) - 1
+        importance = True if usual else job.importance
+        indexing = INDEPENDENT if usual else job.indexing
+        bins, classes = job.scratch.bin_begins.shape[1] - 1, len(job.tables.bias)
+        batches, losses = len(job.batches.rates), job.batches.losses
+        for number in range(batches):
+            step = make_step(number, worker, workers, job)
+            low, high = share(step.shards, worker, workers)
+            count_tokens(step, job, indexing)
+            wait_for_all(barrier, workers)
+            sort_tokens(step, job, indexing)
+            wait_for_all(barrier, workers)
+            for s in range(low, high):
+                embed_shard(s, step, job, columns, width, wide, k, importance, indexing)
+            wait_for_all(barrier, workers)
+            errors_of(step, job, columns, width)
+            wait_for_all(barrier, workers)
+            for q in range(step.first, step.last):
+                if not np.isfinite(losses[q]):
+                    return number
+            for s in range(high - 1, low - 1, -1):  # the last one is still in the cache
+                teach_shard(s, step, job, columns, width, wide, k, importance)
+            wait_for_all(barrier, workers)
+            low, high = share(bins, worker, workers)
+            for r in range(low, high):
+                update_bin(r, step, job, columns, width, wide, importance)
+            low, high = share(classes, worker, workers)
+            update_output(low, high, step, job, columns, width)
+            wait_for_all(barrier, workers)
+        return batches
+
+    return train
 
 
-@njit(native=True, nogil=True, error_model="numpy")
-def train_16(worker: int, workers: int, barrier: I64, job: Job) -> int:
-    """`train_batches` for d <= 16 and the default hash."""
-    done: int = train_batches(
-        worker, workers, barrier, job, LANES, LANES, LANES, 2, True, INDEPENDENT
-    )
-    return done
+def _scores(name: str, width: int, wide: int, usual: bool) -> Any:
+    """The kernel `scores`; the arguments are those of `_train`."""
+
+    @njit(native=name, nogil=True, error_model="numpy")
+    def scores(
+        worker: int,
+        workers: int,
+        barrier: I64,
+        E: F32_2D,
+        records: F32_2D,
+        W: F32_2D,
+        bias: F32,
+        seeds: U32,
+        keys: I64,
+        offsets: I64,
+        K: int,
+        B: int,
+        with_importance: bool,
+        indexing_code: int,
+        out: F32_2D,
+    ) -> None:
+        """out (n, C) = the logits of each document.
+
+        The arguments are plain arrays, not tuples: it takes longer to unpack all arrays of a model
+        than to score a short text.
+        """
+        columns = wide if usual else E.shape[1]
+        k = 2 if usual else len(seeds) - 1
+        importance = True if usual else with_importance
+        indexing = INDEPENDENT if usual else indexing_code
+        first, last = share(len(offsets) - 1, worker, workers)
+        most = 0
+        for q in range(first, last):
+            most = max(most, offsets[q + 1] - offsets[q])
+        rows = np.empty(most, np.uint32)
+        buckets = np.empty((k, most), np.uint32)
+        h = np.empty((1, columns), np.float32)
+        for q in range(first, last):
+            own = keys[offsets[q] : offsets[q + 1]]
+            count = len(own)
+            hash_keys(own, seeds, K, B, k, indexing, rows, buckets)
+            for t in range(count):
+                if importance:
+                    prefetch(records, rows[t])
+                for i in range(k):
+                    prefetch(E, buckets[i, t])
+            for c in range(0, columns - wide + 1, wide):
+                store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, wide, k, importance))
+            for c in range(columns // wide * wide, columns, width):
+                store(
+                    h, 0, c, add_tokens(count, E, records, rows, buckets, c, width, k, importance)
+                )
+            add_scores(h, 0, W, bias, columns, width, out[q])
+
+    return scores
 
 
-@njit(native=True, nogil=True, error_model="numpy")
-def train_32(worker: int, workers: int, barrier: I64, job: Job) -> int:
-    """`train_batches` for 16 < d <= 32 and the default hash."""
-    done: int = train_batches(
-        worker, workers, barrier, job, TWICE, TWICE, TWICE, 2, True, INDEPENDENT
-    )
-    return done
-
-
-@njit(native=True, nogil=True, error_model="numpy")
-def train_any(worker: int, workers: int, barrier: I64, job: Job) -> int:
-    """`train_batches` for every model."""
-    columns, k = job.tables.E.shape[1], len(job.tables.seeds) - 1
-    done: int = train_batches(
-        worker, workers, barrier, job, columns, LANES, WIDE, k, job.importance, job.indexing
-    )
-    return done
-
-
-@njit(native=True, nogil=True, error_model="numpy")
-def scores_16(
-    worker: int,
-    workers: int,
-    barrier: I64,
-    E: F32_2D,
-    records: F32_2D,
-    W: F32_2D,
-    bias: F32,
-    seeds: U32,
-    keys: I64,
-    offsets: I64,
-    K: int,
-    B: int,
-    importance: bool,
-    indexing: int,
-    out: F32_2D,
-) -> None:
-    """`score_documents` for d <= 16 and the default hash."""
-    score_documents(
-        worker,
-        workers,
-        E,
-        records,
-        W,
-        bias,
-        seeds,
-        keys,
-        offsets,
-        K,
-        B,
-        out,
-        LANES,
-        LANES,
-        LANES,
-        2,
-        True,
-        INDEPENDENT,
-    )
-
-
-@njit(native=True, nogil=True, error_model="numpy")
-def scores_32(
-    worker: int,
-    workers: int,
-    barrier: I64,
-    E: F32_2D,
-    records: F32_2D,
-    W: F32_2D,
-    bias: F32,
-    seeds: U32,
-    keys: I64,
-    offsets: I64,
-    K: int,
-    B: int,
-    importance: bool,
-    indexing: int,
-    out: F32_2D,
-) -> None:
-    """`score_documents` for 16 < d <= 32 and the default hash."""
-    score_documents(
-        worker,
-        workers,
-        E,
-        records,
-        W,
-        bias,
-        seeds,
-        keys,
-        offsets,
-        K,
-        B,
-        out,
-        TWICE,
-        TWICE,
-        TWICE,
-        2,
-        True,
-        INDEPENDENT,
-    )
-
-
-@njit(native=True, nogil=True, error_model="numpy")
-def scores_any(
-    worker: int,
-    workers: int,
-    barrier: I64,
-    E: F32_2D,
-    records: F32_2D,
-    W: F32_2D,
-    bias: F32,
-    seeds: U32,
-    keys: I64,
-    offsets: I64,
-    K: int,
-    B: int,
-    importance: bool,
-    indexing: int,
-    out: F32_2D,
-) -> None:
-    """`score_documents` for every model."""
-    columns, k = E.shape[1], len(seeds) - 1
-    score_documents(
-        worker,
-        workers,
-        E,
-        records,
-        W,
-        bias,
-        seeds,
-        keys,
-        offsets,
-        K,
-        B,
-        out,
-        columns,
-        LANES,
-        WIDE,
-        k,
-        importance,
-        indexing,
-    )
-
-
-FOR_16 = Kernels(train_16, scores_16)
-FOR_32 = Kernels(train_32, scores_32)
-FOR_ANY = Kernels(train_any, scores_any)
+FOR_16 = Kernels(
+    _train("train_16", LANES, LANES, True),
+    _scores("scores_16", LANES, LANES, True),
+)
+FOR_32 = Kernels(
+    _train("train_32", 2 * LANES, 2 * LANES, True),
+    _scores("scores_32", 2 * LANES, 2 * LANES, True),
+)
+FOR_ANY = Kernels(
+    _train("train_any", LANES, 4 * LANES, False),
+    _scores("scores_any", LANES, 4 * LANES, False),
+)

@@ -1,4 +1,7 @@
-"""Pieces of the kernels. They are inlined, so that what is constant there is constant here.
+"""Pieces of the kernels. Most are inlined, so that what is constant there is constant here.
+
+Numba inlines slowly what is inlined into something inlined. So the others are functions that LLVM
+may inline.
 
 The `columns` of a row are a multiple of `width`, a compile-time constant.
 """
@@ -6,6 +9,7 @@ The `columns` of a row are a multiple of `width`, a compile-time constant.
 import numpy as np
 
 from hashembed.core.elementary import log64
+from hashembed.core.intrinsics import sqrt32
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import LANES
 from hashembed.engine.shallow.vectors import (
@@ -36,37 +40,39 @@ def dot_rows(a, i, b, j, columns, width):
     return sum_of(products)
 
 
-@njit(inline="always")
-def rows_of(keys, seed, K, indexing, rows):
-    """Rows of keys; `indexing` is a compile-time constant."""
-    for x in range(len(keys)):
-        rows[x] = np.uint32(row_of(keys[x], seed, K, indexing))
+@njit(error_model="numpy")
+def hash_rows(keys, seed, K, indexing, rows):
+    """Rows of keys."""
+    if indexing >= IDENTITY:
+        for x in range(len(keys)):
+            rows[x] = np.uint32(keys[x])
+    else:
+        for x in range(len(keys)):
+            rows[x] = np.uint32(row_of(keys[x], seed, K, INDEPENDENT))
 
 
 @njit(inline="always")
-def hash_keys_by(keys, seeds, K, B, k, indexing, rows, buckets):
-    """Rows and buckets of keys; `indexing` is a compile-time constant.
+def hash_buckets(keys, seeds, B, k, indexing, rows, buckets):
+    """Buckets of keys; `indexing` is a compile-time constant.
 
     Loops over tokens are innermost and write one array each: that is what LLVM vectorises.
     """
-    rows_of(keys, seeds[0], K, indexing, rows)
     for i in range(k):
         own, seed = buckets[i], seeds[i + 1]
         for x in range(len(keys)):
             own[x] = np.uint32(bucket_of(i, keys[x], rows[x], seed, B, indexing))
 
 
-@njit(inline="always")
+@njit(error_model="numpy")
 def hash_keys(keys, seeds, K, B, k, indexing, rows, buckets):
     """Rows and buckets of keys, by a loop of its own for each indexing."""
+    hash_rows(keys, seeds[0], K, indexing, rows)
     if indexing == INDEPENDENT:
-        hash_keys_by(keys, seeds, K, B, k, INDEPENDENT, rows, buckets)
-    elif indexing == SHARED:
-        hash_keys_by(keys, seeds, K, B, k, SHARED, rows, buckets)
-    elif indexing == IDENTITY:
-        hash_keys_by(keys, seeds, K, B, k, IDENTITY, rows, buckets)
+        hash_buckets(keys, seeds, B, k, INDEPENDENT, rows, buckets)
+    elif indexing == DIRECT:
+        hash_buckets(keys, seeds, B, k, DIRECT, rows, buckets)
     else:
-        hash_keys_by(keys, seeds, K, B, k, DIRECT, rows, buckets)
+        hash_buckets(keys, seeds, B, k, SHARED, rows, buckets)
 
 
 @njit(inline="always")
@@ -133,7 +139,7 @@ def row_sum(table, row):
     return sum_of(total)
 
 
-@njit(inline="always")
+@njit(error_model="numpy")
 def softmax_error(table, row, classes, label):
     """Replace the logits of a row by probabilities minus truth -> the cross entropy."""
     z = table[row]
@@ -172,7 +178,7 @@ def sigmoids(z, classes, labels):
         own[labels[x]] -= ONE
 
 
-@njit(inline="always")
+@njit(error_model="numpy")
 def sigmoid_error(z, classes, labels, terms, worker):
     """Like `softmax_error`, for several labels; `terms` (workers, Z) is scratch memory."""
     own = terms[worker, :classes]
@@ -185,7 +191,7 @@ def sigmoid_error(z, classes, labels, terms, worker):
     return loss
 
 
-@njit(inline="always")
+@njit(error_model="numpy")
 def weighted_sigmoid_error(z, classes, labels, weights, terms, worker):
     """The same with weights (2, C) of true and of false classes."""
     own = terms[worker, :classes]
@@ -201,7 +207,7 @@ def weighted_sigmoid_error(z, classes, labels, weights, terms, worker):
     return loss
 
 
-@njit(inline="always")
+@njit(error_model="numpy")
 def largest_error(errors, row):
     """The largest absolute value of a row."""
     largest = size_of(load(errors, row, 0, LANES))
@@ -215,4 +221,4 @@ def adagrad_factor(squares, index, square, rate, epsilon):
     """Add a row's mean square to its accumulator -> the factor for its gradient."""
     total = squares[index] + square
     squares[index] = total
-    return rate / (np.sqrt(total) + epsilon)
+    return rate / (sqrt32(total) + epsilon)
