@@ -24,6 +24,7 @@ from hashembed.engine import tensor_file as checkpoint
 from hashembed.engine.tensor_file import (
     KEY,
     ModelFileError,
+    all_finite,
     load_tensors,
     read_header,
     save_tensors,
@@ -365,3 +366,11 @@ def test_codes_that_do_not_fit(classifier, tmp_path, change, words):
     save_tensors(path, "TextClassifier", tensors, meta)
     with pytest.raises(ModelFileError, match=re.escape(words)):
         TextClassifier.load(path)
+
+
+def test_every_half_is_recognised_as_finite_or_not():
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = np.isfinite(halves)
+    assert all_finite(halves[finite])
+    assert all_finite(halves[:0])
+    assert not any(all_finite(np.array([half, 1], np.float16)) for half in halves[~finite])

@@ -156,11 +156,11 @@ def test_only_leftovers_of_the_dead_are_removed(tmp_path):
     descriptor, alive = writing._temporary(tmp_path, 0o600)
     write_whole(tmp_path / "file", b"")
     assert not left.exists()
-    assert alive.exists()
+    assert os.path.exists(alive)
     assert all(file.exists() for file in foreign)
     os.close(descriptor)
     write_whole(tmp_path / "file", b"")
-    assert not alive.exists()
+    assert not os.path.exists(alive)
 
 
 def test_many_writers_at_once(tmp_path):

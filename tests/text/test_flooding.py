@@ -11,7 +11,7 @@ import pytest
 from hashembed.engine.shallow import forward
 from hashembed.hashing.scalars import SALT, SPREAD
 from hashembed.text.config import TextConfig
-from hashembed.text.counts import frequent, kernels
+from hashembed.text.counts import frequent_kernels, kernels
 from hashembed.text.counts.frequent import HeavyHitters
 from hashembed.text.dictionary import Dictionary
 
@@ -54,7 +54,7 @@ SALTS = [int(SALT), 0x0123456789ABCDEF, 0xC0FFEE0DDBA11000]
 @pytest.fixture
 def in_python(monkeypatch):
     """The kernels' own source, without the compiler; 64-bit products wrap."""
-    for module in (kernels, frequent, forward):
+    for module in (kernels, frequent_kernels, forward):
         for name, value in list(vars(module).items()):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(module, name, value.py_func)
@@ -109,7 +109,7 @@ def test_the_index_of_a_dictionary(chosen, salt):
 def test_heavy_hitters(chosen, salt):
     table = Counted(np.zeros((4096, 3), np.int64))
     for key in chosen():
-        table[frequent._slot(table, key, np.uint64(salt))] = key, 1, 0
+        table[frequent_kernels._slot(table, key, np.uint64(salt))] = key, 1, 0
     assert table.reads < 2 * MOST * COUNT
 
 

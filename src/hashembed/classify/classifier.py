@@ -1,23 +1,24 @@
-"""`TextClassifier`: trains a small model on labelled text, with the API of scikit-learn."""
+"""`TextClassifier`: trains a small model on labelled text, with the API of scikit-learn.
+
+Training is imported by the first method that trains, so that loading a model is fast.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.classify import training
 from hashembed.classify.model_file import load_classifier, save_classifier
-from hashembed.classify.targets import encode
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.threads import uninterrupted
-from hashembed.engine.defaults import check_learning_rate
-from hashembed.engine.loop import Progress
 from hashembed.text.config import Punctuation
-from hashembed.text.key_store import KeyStore
 from hashembed.text.pipeline import text_to_bags
+
+if TYPE_CHECKING:
+    from hashembed.engine.loop import Progress
 
 
 class TextClassifier(TrainedClassifier):
@@ -125,7 +126,7 @@ class TextClassifier(TrainedClassifier):
         *,
         validation: tuple[Any, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        callbacks: Sequence[Callable[[Progress], object]] = (),
+        callbacks: "Sequence[Callable[[Progress], object]]" = (),
     ) -> Self:
         """Train on texts and their labels.
 
@@ -144,6 +145,9 @@ class TextClassifier(TrainedClassifier):
         loss is no longer finite, training warns and returns to the best validated pass. If there is
         none, it raises `LossNotFiniteError` (an ArithmeticError).
         """
+        from hashembed.classify import training
+        from hashembed.classify.targets import encode
+
         bags = text_to_bags(texts, training.text_config(self), self.threads)
         options = training.FitOptions(validation, checkpoint, callbacks)
         training.fit_bags(self, bags, encode(labels), sample_weight, options)
@@ -156,7 +160,7 @@ class TextClassifier(TrainedClassifier):
         cache_dir: str | os.PathLike[str] | None = None,
         validation: tuple[Any, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        callbacks: Sequence[Callable[[Progress], object]] = (),
+        callbacks: "Sequence[Callable[[Progress], object]]" = (),
     ) -> Self:
         """Train on batches of (texts, labels), for data whose text does not fit into memory.
 
@@ -171,6 +175,9 @@ class TextClassifier(TrainedClassifier):
             checkpoint: as in `fit`.
             callbacks: as in `fit`.
         """
+        from hashembed.classify import training
+        from hashembed.text.key_store import KeyStore
+
         with KeyStore(cache_dir) if cache_dir is not None else nullcontext() as store:
             bags, targets = training.read_batches(self, batches, store)
             options = training.FitOptions(validation, checkpoint, callbacks)
@@ -198,6 +205,10 @@ class TextClassifier(TrainedClassifier):
                 the classes from the labels.
             sample_weight: a weight for each text. None (default) weights all texts alike.
         """
+        from hashembed.classify import training
+        from hashembed.classify.targets import encode
+        from hashembed.engine.defaults import check_learning_rate
+
         if self.class_weight in ("balanced", "sqrt"):
             raise ValueError(
                 f'class_weight="{self.class_weight}" needs all labels at once: '

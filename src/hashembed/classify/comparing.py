@@ -271,7 +271,7 @@ def _differences(
 ) -> list[Difference]:
     first, second = answers
     where = [i for i in range(len(truth)) if first[i] != second[i]]
-    texts = [x.as_py() or b"" for x in column.take(pa.array(where, pa.int64()))]
+    texts = [column[i].as_py() or b"" for i in where]
 
     def shown(answer: Answer) -> Any:
         return tuple(sorted(answer)) if several else next(iter(answer))

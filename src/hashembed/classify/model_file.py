@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,21 +11,24 @@ import numpy.typing as npt
 from hashembed.classify.engine_plan import EnginePlan, choose_device
 from hashembed.classify.quantize import BITS, decode, encode
 from hashembed.classify.stream_position import StreamPosition
-from hashembed.classify.targets import Form
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.checks import whole_number
-from hashembed.engine.defaults import MAX_BATCH
 from hashembed.engine.history import History
+from hashembed.engine.protocol import MAX_BATCH
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import (
     LARGEST,
     Arrays,
     ModelFileError,
+    all_finite,
     load_tensors,
     save_tensors,
     understanding,
 )
 from hashembed.text.config import TextConfig
+
+if TYPE_CHECKING:
+    from hashembed.classify.targets import Form
 
 C = TypeVar("C", bound=TrainedClassifier)
 
@@ -135,7 +138,7 @@ def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any
     return params
 
 
-def _form(form: Any, plan: EnginePlan) -> Form:
+def _form(form: Any, plan: EnginePlan) -> "Form":
     if form not in ("single", "lists", "matrix"):
         raise ModelFileError("has labels of an unknown form")
     if plan.multilabel != (form != "single"):
@@ -237,7 +240,7 @@ def _is_table(name: str) -> bool:
 def _halved(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A table in half precision."""
     half = array.astype(np.float16)
-    if not np.isfinite(half).all():
+    if not all_finite(half):
         raise ValueError(
             f"cannot save the model: its table {name} has values that half precision cannot hold"
         )

@@ -173,9 +173,11 @@ def _ranks(labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         )  # the dictionary may have unused values
         return _checked(labels.dictionary.to_pylist())[used], ranks
     array = _checked(labels)
-    if array.dtype.kind == "U":  # Arrow finds distinct strings by hashing; NumPy sorts
-        encoded = pa.array(array.tolist(), pa.string()).dictionary_encode()
-        return np.array(encoded.dictionary.to_pylist(), str), encoded.indices.to_numpy()
+    if array.dtype.kind == "U":  # hashing is faster than NumPy's sorting
+        names = array.tolist()
+        rank_of = {name: rank for rank, name in enumerate(dict.fromkeys(names))}
+        ranks = np.fromiter(map(rank_of.__getitem__, names), np.int64, len(names))
+        return np.array([*rank_of], str), ranks
     return np.unique(array, return_inverse=True)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,14 +10,7 @@ import numpy.typing as npt
 from hashembed.classify.answers import best, chosen, limits
 from hashembed.classify.engine_plan import EnginePlan
 from hashembed.classify.estimator import Estimator
-from hashembed.classify.explain.corpus import important_ngrams
-from hashembed.classify.explain.corpus_table import WordsTable
-from hashembed.classify.explain.result import Explanation
-from hashembed.classify.explain.text import explain_by_occlusion, explain_text
-from hashembed.classify.metrics import Evaluation, evaluate_answers, right_texts
-from hashembed.classify.report import FitReport
 from hashembed.classify.stream_position import StreamPosition
-from hashembed.classify.targets import Form, Targets, check_counts, decode, encode
 from hashembed.core.arrays import F32
 from hashembed.engine.history import History
 from hashembed.engine.outputs import fill_logarithms
@@ -25,6 +18,13 @@ from hashembed.engine.protocol import Engine, to_probabilities
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
+
+if TYPE_CHECKING:
+    from hashembed.classify.explain.corpus_table import WordsTable
+    from hashembed.classify.explain.result import Explanation
+    from hashembed.classify.metrics import Evaluation
+    from hashembed.classify.report import FitReport
+    from hashembed.classify.targets import Form, Targets
 
 
 class NotShallowError(TypeError):
@@ -59,12 +59,12 @@ class TrainedClassifier(Estimator):
     # What training sets.
     text_config_: TextConfig
     classes_: npt.NDArray[Any]
-    label_form_: Form
+    label_form_: "Form"
     class_counts_: npt.NDArray[np.int64]
     texts_seen_: int
     engine_plan_: EnginePlan
     model_: Engine
-    report_: FitReport
+    report_: "FitReport"
     history_: History
     stream_rate_: float | None  # learning rate of `partial_fit`, chosen in its first call
     stream_position_: StreamPosition
@@ -93,6 +93,8 @@ class TrainedClassifier(Estimator):
         """
         z = self._logits(texts)
         if self._multilabel:
+            from hashembed.classify.targets import decode
+
             given = chosen(z, True, *limits(True, threshold, None))
             return decode(given, self.classes_, self.label_form_)
         if threshold is not None:
@@ -156,7 +158,7 @@ class TrainedClassifier(Estimator):
         *,
         threshold: float | None = None,
         top: int | None = None,
-    ) -> Evaluation:
+    ) -> "Evaluation":
         """Compute accuracy, the confusion matrix, and precision, recall and F1 of each class.
 
         By default a multi-label model answers with the labels above 0.5, any other model with the
@@ -170,6 +172,8 @@ class TrainedClassifier(Estimator):
             top: count at most this many answers for each text, as fastText's precision and recall
                 at k do.
         """
+        from hashembed.classify.metrics import evaluate_answers
+
         truth, answers = self._judged(texts, labels, threshold, top)
         return evaluate_answers(
             truth.labels,
@@ -182,13 +186,15 @@ class TrainedClassifier(Estimator):
 
     def score(self, texts: Any, labels: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the share of texts with the right label. Multi-label: with exactly its labels."""
+        from hashembed.classify.metrics import right_texts
+
         truth, answers = self._judged(texts, labels, None, None)
         right = right_texts(truth.labels, answers, len(truth.classes), self._multilabel)
         if sample_weight is None:
             return float(right.sum() / max(len(right), 1))
         return float(np.average(right, weights=np.asarray(sample_weight, np.float64)))
 
-    def explain(self, text: str, class_: Any = None) -> Explanation:
+    def explain(self, text: str, class_: Any = None) -> "Explanation":
         """Show how much each n-gram of a text adds to the logit of each class.
 
         The explanation is exact for a single shallow model. With hidden layers or an ensemble, the
@@ -200,6 +206,8 @@ class TrainedClassifier(Estimator):
             text: one text.
             class_: the class that the result is printed for. None (default) is the likeliest.
         """
+        from hashembed.classify.explain.text import explain_by_occlusion, explain_text
+
         if not isinstance(text, str):
             raise TypeError(f"explain takes one text, a str, found {type(text).__name__}")
         model = self._fitted()
@@ -215,12 +223,14 @@ class TrainedClassifier(Estimator):
             found = replace(found, bias=prior, logits=prior)
         return found if class_ is None else found.about(class_)
 
-    def important_ngrams(self, texts: Any, **options: Any) -> WordsTable:
+    def important_ngrams(self, texts: Any, **options: Any) -> "WordsTable":
         """Find the n-grams of any corpus that matter most and least to the model.
 
         No dictionary is needed. The options are those of
         `hashembed.classify.explain.corpus.important_ngrams`.
         """
+        from hashembed.classify.explain.corpus import important_ngrams
+
         model = shallow_model(self, "rank n-grams by importance")
         return important_ngrams(model, self.text_config_, self.classes_.tolist(), texts, **options)
 
@@ -267,8 +277,10 @@ class TrainedClassifier(Estimator):
 
     def _judged(
         self, texts: Any, labels: Any, threshold: float | None, top: int | None
-    ) -> tuple[Targets, npt.NDArray[np.bool_]]:
+    ) -> "tuple[Targets, npt.NDArray[np.bool_]]":
         """The true labels, and the answers (texts, classes that the model knows)."""
+        from hashembed.classify.targets import check_counts, encode
+
         asked = limits(self.__sklearn_is_fitted__() and self._multilabel, threshold, top)
         z = self._logits(texts)
         truth = encode(labels, self.classes_, self.label_form_)

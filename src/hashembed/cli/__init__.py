@@ -4,21 +4,41 @@ In: arguments, files, standard input. Out: files, tables, messages, exit codes.
 May import: all rooms. Commands import heavy modules when they need them.
 """
 
+import atexit
+import gc
 import os
 import sys
+from collections import UserDict
+from importlib import import_module
+from typing import Any
 
 import click
 
-from hashembed.cli.compare import compare_command
-from hashembed.cli.demo import demo_command
-from hashembed.cli.evaluate import test_command
-from hashembed.cli.explain import explain_command
-from hashembed.cli.info import info_command
 from hashembed.cli.options import Polite
-from hashembed.cli.plan import plan_command
-from hashembed.cli.predict import predict_command
-from hashembed.cli.train import train_command
-from hashembed.cli.words import words_command
+
+
+class LazyCommands(UserDict[str, Any]):
+    """Commands by name, given as {command: its module}. Looking one up imports its module."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module = import_module(f"hashembed.cli.{super().__getitem__(name)}")
+        command: click.Command = getattr(module, f"{name}_command")
+        return command
+
+
+COMMANDS = LazyCommands(
+    {
+        "demo": "demo",
+        "train": "train",
+        "test": "evaluate",
+        "compare": "compare",
+        "predict": "predict",
+        "explain": "explain",
+        "words": "words",
+        "info": "info",
+        "plan": "plan",
+    }
+)
 
 COMPLETION = """\b
 Tab completion in bash (in zsh or fish, write zsh_source or fish_source):
@@ -27,25 +47,14 @@ Exit codes: 0 success, 1 error in data or model, 2 wrong usage, 130 interrupted.
 
 
 @click.group(
-    cls=Polite, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION
+    cls=Polite,
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=COMPLETION,
 )
 @click.version_option(package_name="hashembed")
 def main() -> None:
     """Train, test and explain small text classifiers with hash embeddings."""
-
-
-for command in (
-    demo_command,
-    train_command,
-    test_command,
-    compare_command,
-    predict_command,
-    explain_command,
-    words_command,
-    info_command,
-    plan_command,
-):
-    main.add_command(command)
 
 
 def _open_standard_streams() -> None:
@@ -66,4 +75,6 @@ def run() -> None:
     # Numba would import an installed SciPy at start-up, for linear algebra that is not used here.
     sys.modules.setdefault("scipy", None)  # type: ignore[arg-type]
     _open_standard_streams()
+    # Python's last collections of garbage would visit every object, and free only memory.
+    atexit.register(gc.freeze)
     main(prog_name="hashembed")

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -161,6 +160,8 @@ def _check_options(
 def _show_one(explanation: "Explanation", show: _Show) -> None:
     """The explanation of one text."""
     if show.html is not None:
+        from html import escape
+
         label = printable(str(explanation.classes[explanation.class_index()]))
         with whole_file(show.html) as file:
             page = PAGE.format(title=escape(f"Why {label}?")) + explanation._repr_html_()

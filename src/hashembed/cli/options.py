@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -41,6 +40,8 @@ def quantity(
     def read(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
         if value is None:
             return None
+        from decimal import Decimal
+
         match = re.fullmatch(r"\s*(\d[\d_]*\.?\d*(?:e\+?\d{1,2})?)\s*([a-z]*)\s*", value, re.I)
         if match and match[2].lower() in units:
             number = Decimal(match[1]) * units[match[2].lower()]
@@ -287,9 +288,8 @@ class Polite(click.Group):
                 raise click.ClickException(f"{error}") from None
             raise
         except KeyboardInterrupt:
-            signal.signal(
-                signal.SIGINT, signal.SIG_IGN
-            )  # a second Ctrl-C must not disturb the exit
+            # A second Ctrl-C must not disturb the exit.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             say("\ninterrupted")
             sys.exit(130)
 

@@ -28,6 +28,7 @@ from hashembed.cli.writers import (
     SEPARATOR,
     Columns,
     JsonTexts,
+    Values,
     Writer,
     format_of,
     whole_file,
@@ -240,14 +241,14 @@ class _Table(_Asked):
         kind = pa.float64() if part else kind
         if self.one:
             values = [x[0][part] if x else None for x in answers]
-            return pa.array(_rounded(values) if part else values, kind)
+            return Values(_rounded(values) if part else values, kind)
         listed = [None if x is None else [pair[part] for pair in x] for x in answers]
         if part:
             listed = [None if x is None else _rounded(x) for x in listed]
         if self.joined:
             texts = [None if x is None else SEPARATOR.join(map(str, x)) for x in listed]
-            return pa.array(texts, pa.string())
-        return pa.array(listed, pa.list_(kind))
+            return Values(texts, pa.string())
+        return Values(listed, pa.list_(kind))
 
 
 def _rows(count: int) -> str:

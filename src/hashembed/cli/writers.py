@@ -1,10 +1,8 @@
 """Writes CSV, TSV, JSON lines or Parquet files. A file appears complete, or not at all."""
 
-import csv
 import io
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +21,7 @@ SUFFIXES = {
 }
 SEPARATOR = ","  # of several labels in one column of CSV
 
-Columns = dict[str, Any]  # name -> an Arrow column, or JsonTexts
+Columns = dict[str, Any]  # name -> an Arrow column, Values or JsonTexts
 
 
 class Writer(Protocol):
@@ -57,7 +55,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
                 yield file
             return
     target = os.path.realpath(path)
-    temporary = os.path.join(os.path.dirname(target), f".hashembed-{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(os.path.dirname(target), f".hashembed-{os.urandom(8).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:
             yield file
@@ -105,6 +103,8 @@ def _note(first: _FirstColumns) -> None:
 
 class _Delimited:
     def __init__(self, file: BinaryIO, delimiter: str) -> None:
+        import csv
+
         self._text = io.TextIOWrapper(file, "utf8", "replace", newline="")
         self._rows = csv.writer(self._text, delimiter=delimiter, lineterminator="\n")
         self._first = _FirstColumns()
@@ -175,6 +175,20 @@ class _Parquet:
         _note(self._first)
 
 
+class Values:
+    """A column of Python values; `kind` is their Arrow type, which only Parquet needs."""
+
+    def __init__(self, values: list[Any], kind: Any) -> None:
+        self._values, self.kind = values, kind
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def to_pylist(self) -> list[Any]:
+        """The values."""
+        return self._values
+
+
 class JsonTexts:
     """A column of values of any type, stored as JSON."""
 
@@ -197,6 +211,8 @@ def _plain_column(column: Any) -> Any:
     """An Arrow column; JSON values become strings."""
     import pyarrow as pa
 
+    if isinstance(column, Values):
+        return pa.array(column.to_pylist(), column.kind)
     if not isinstance(column, JsonTexts):
         return column
     values = [None if v is None else _cell(v) for v in column.to_pylist()]

@@ -1,7 +1,6 @@
 """Tables for the terminal, for notebooks and as plain text; cells are made safe to show."""
 
 from collections.abc import Sequence
-from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,8 @@ def html_table(heads: Sequence[str], rows: Rows, words: Sequence[int] = (0,)) ->
 
 
 def _html_row(tag: str, cells: Sequence[str], words: Sequence[int]) -> str:
+    from html import escape
+
     made = [
         f'<{tag} style="text-align:{"left" if i in words else "right"};padding:1px 8px">'
         f"{escape(printable(cell))}</{tag}>"

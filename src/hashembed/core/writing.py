@@ -8,10 +8,8 @@ to lock such a file. If that succeeds, nobody is writing the file any more, and 
 import errno
 import os
 import re
-import secrets
 import stat
 from contextlib import suppress
-from pathlib import Path
 
 CAN_LOCK = os.name == "posix"  # elsewhere leftovers stay
 if CAN_LOCK:
@@ -35,9 +33,10 @@ def write_whole(path: PathLike, data: bytes) -> None:
         with open(path, "wb") as sink:
             sink.write(data)
         return
-    target = Path(os.path.realpath(path))
-    _remove_leftovers(target.parent)
-    descriptor, temporary = _temporary(target.parent, 0o666 if before is None else 0o600)
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    _remove_leftovers(folder)
+    descriptor, temporary = _temporary(folder, 0o666 if before is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -72,13 +71,13 @@ def _status(path: PathLike) -> os.stat_result | None:
         return None
 
 
-def _temporary(folder: Path, mode: int) -> tuple[int, Path]:
+def _temporary(folder: str, mode: int) -> tuple[int, str]:
     """A new file that this process has locked; its permissions follow the umask."""
     while True:
-        name = folder / f".hashembed-{secrets.token_hex(8)}.tmp"
+        name = os.path.join(folder, f".hashembed-{os.urandom(8).hex()}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
         descriptor = os.open(name, flags, mode)
-        if _lock(descriptor) is not False and name.exists():
+        if _lock(descriptor) is not False and os.path.exists(name):
             return descriptor, name
         os.close(descriptor)  # another process took it for a leftover before it was locked
 
@@ -94,7 +93,7 @@ def _give_rights(descriptor: int, before: os.stat_result) -> None:
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
 
 
-def _remove_leftovers(folder: Path) -> None:
+def _remove_leftovers(folder: str) -> None:
     """Remove temporary files of ours that no living process is writing."""
     if not CAN_LOCK:
         return

@@ -8,13 +8,13 @@ import numpy as np
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import named
 from hashembed.engine.history import Monitor
+from hashembed.engine.protocol import MAX_BATCH
 from hashembed.hashing.bags import Bags
 
 RATE, CLASS_POWER, LENGTH_POWER = 0.073, 0.25, 0.2  # see `default_rate`
 LEAST_RATE, MOST_RATE = 0.005, 0.5
 BATCH_NGRAMS, BATCH_RANGE = 1 << 17, (256, 1024)  # see `default_batch`
 STEPS, LEAST_BATCH = 40, 8  # the fewest steps in a pass, unless batches get too small
-MAX_BATCH = 2**24  # documents
 OFTEN, MOST_PASSES = 4, 10  # see `default_passes`
 
 

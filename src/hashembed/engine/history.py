@@ -1,7 +1,6 @@
 """What happened in training, pass by pass."""
 
 from dataclasses import asdict, dataclass, field
-from html import escape
 from math import nan
 from os import PathLike
 from typing import Any, Literal
@@ -94,6 +93,8 @@ class History:
         return cls(epochs, stopped, monitor)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         heads = ["pass", "loss", "learning rate", "seconds"]
         validated = any(epoch.validation_loss is not None for epoch in self.epochs)
         heads += ["validation loss", "validation accuracy"] if validated else []

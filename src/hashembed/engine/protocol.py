@@ -19,6 +19,7 @@ Floats = TypeVar("Floats", F32, F64)
 Snippets = Any
 Kept = Any
 
+MAX_BATCH = 2**24  # documents in a step
 CHUNK = 1 << 19  # n-grams in one call of `train` on a CPU; Ctrl-C is noticed between calls
 
 

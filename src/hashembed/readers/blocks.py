@@ -4,8 +4,8 @@ import numpy as np
 
 from hashembed.readers import streams
 from hashembed.readers.encodings import Block
-from hashembed.readers.formats.delimited_kernels import count_lines
 from hashembed.readers.formats.detect import open_parser
+from hashembed.readers.formats.slices import count_lines
 from hashembed.readers.rows import Options, Parser, Rows
 
 

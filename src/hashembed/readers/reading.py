@@ -2,24 +2,26 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from hashembed.core.arrow_columns import mask_column
 from hashembed.core.wording import given
 from hashembed.readers import streams
 from hashembed.readers.blocks import Feeder
 from hashembed.readers.encodings import Decoder, StreamError
 from hashembed.readers.formats.detect import format_by_name
-from hashembed.readers.formats.folders import folder_rows
-from hashembed.readers.formats.parquet import MAGIC, Parquet
 from hashembed.readers.report import DataError, Problem, Report, add_once
-from hashembed.readers.rows import Options, Parser, Rows, split_labels
+from hashembed.readers.rows import Options, Parser, Rows, null_where, split_labels
 from hashembed.readers.sources import STDIN, Source
-from hashembed.readers.suspicion import LabelWatch
+
+if TYPE_CHECKING:
+    from hashembed.readers.suspicion import LabelWatch
+
+PARQUET = b"PAR1"  # how Parquet files begin
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Reading:
     def __init__(self, options: Options):
         self.options, self.report = options, Report()
         self._before: dict[str | None, Parser] = {}  # the first parser of each format
-        self._watch = LabelWatch()
+        self._watch = _label_watch() if options.labelled else None
 
     def pieces(self, sources: list[Source]) -> Iterator[Piece]:
         """All rows, in order."""
@@ -54,7 +56,7 @@ class Reading:
                 yield from self._folder(source)
             else:
                 yield from self._file(source)
-        if not self._watch.full:
+        if self._watch is not None and not self._watch.full:
             self._warn(self._watch.warnings())
         if self.options.labelled and not self.report.rows:
             raise DataError(f"found no rows with a label: {self.report}")
@@ -65,6 +67,8 @@ class Reading:
                 f"{source.name}: is a folder. To read its files as {self.options.format}, give "
                 f"'{source.name}/*'"
             )
+        from hashembed.readers.formats.folders import folder_rows
+
         self._describe("folder", "the folder's name" if self.options.labelled else None, "the file")
         for rows in folder_rows(source, self.options, self.report):
             yield from self._checked(rows, source.name)
@@ -77,7 +81,7 @@ class Reading:
         stream = streams.Input(source.path, source.name)
         try:
             format = self.options.format or format_by_name(source.path)
-            if format == "parquet" or (self.options.format is None and stream.head[:4] == MAGIC):
+            if format == "parquet" or (self.options.format is None and stream.head[:4] == PARQUET):
                 yield from self._parquet(source, stream)
             else:
                 yield from self._text(source, stream, format or self._format_unnamed())
@@ -93,6 +97,8 @@ class Reading:
         return None if options.labelled or any(c is not None for c in columns) else "lines"
 
     def _parquet(self, source: Source, stream: streams.Input) -> Iterator[Piece]:
+        from hashembed.readers.formats.parquet import Parquet
+
         content: Any = source.path
         if source.path == STDIN or stream.live or stream.compression is not None:
             try:
@@ -195,20 +201,26 @@ class Reading:
             piece = piece.slice(0, int(wrong[0]))
         elif len(wrong):
             self.report.skip(map(problem, wrong.tolist()), len(wrong))
-            mask = pa.array(~bad)
+            mask = mask_column(~bad)
             if labels is None:
-                piece.texts = pc.if_else(mask, texts, pa.scalar(None, pa.large_string()))
+                piece.texts = null_where(bad, texts)
             else:
                 piece.labels, piece.texts = labels.filter(mask), texts.filter(mask)
                 piece.kept = None if piece.kept is None else piece.kept.filter(mask)
         self.report.rows += len(piece.texts)
-        if piece.labels is not None and not self._watch.full:
+        if self._watch is not None and not self._watch.full:
             self._watch.see(piece.labels)
             self._warn(self._watch.warnings() if self._watch.full else [])
         yield piece
         if len(wrong) and stop:
             skip = given("on_error", "skip")
             raise DataError(f"{problem(int(wrong[0]))} (to skip such rows, give {skip})")
+
+
+def _label_watch() -> "LabelWatch":
+    from hashembed.readers.suspicion import LabelWatch
+
+    return LabelWatch()
 
 
 def _empty_labels(labels: Any) -> npt.NDArray[np.bool_]:
@@ -219,6 +231,8 @@ def _empty_labels(labels: Any) -> npt.NDArray[np.bool_]:
     blank = [i for i, name in enumerate(values.dictionary.to_pylist()) if not (name or "").strip()]
     if not blank:
         return empty
+    import pyarrow.compute as pc
+
     found = pc.is_in(values.indices, pa.array(blank, values.indices.type))
     if not lists:
         return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.arrays import I64
+from hashembed.core.arrow_columns import mask_column, number_column, text_column
 from hashembed.core.checks import one_of
 from hashembed.core.wording import named
 from hashembed.readers.encodings import known_encoding
@@ -155,7 +155,16 @@ def joined(columns: Sequence[Any]) -> Any:
     """Columns of large strings, joined by a space."""
     if len(columns) == 1:
         return columns[0]
+    import pyarrow.compute as pc
+
     return pc.binary_join_element_wise(*columns, pa.scalar(" ", pa.large_string()))
+
+
+def null_where(mask: npt.NDArray[np.bool_], texts: Any) -> Any:
+    """Large strings with nulls at these rows."""
+    import pyarrow.compute as pc
+
+    return pc.if_else(mask_column(mask), pa.scalar(None, pa.large_string()), texts)
 
 
 def kept_columns(
@@ -193,7 +202,8 @@ def as_lists(labels: Any) -> Any:
     if pa.types.is_list(labels.type):
         return labels
     values = labels.cast(pa.string())
-    return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+    edges = np.arange(len(values) + 1, dtype=np.int32)
+    return pa.ListArray.from_arrays(number_column(edges), values)
 
 
 def split_labels(labels: Any, separator: str) -> Any:
@@ -222,7 +232,7 @@ def column_of_labels(labels: Sequence[str | list[str] | None]) -> Any:
     if any(isinstance(label, list) for label in labels):
         lists = [label if isinstance(label, list) else [label or ""] for label in labels]
         return pa.array(lists, pa.list_(pa.string()))
-    return encoded(pa.array([label or "" for label in labels], pa.string()))
+    return encoded(text_column([str(label or "") for label in labels]))
 
 
 def without_surrogates(text: str) -> str:

@@ -1,14 +1,16 @@
 """From paths, globs, folders and "-" to the files to read."""
 
-import difflib
 import glob
 import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hashembed.readers.report import DataError, number
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STDIN = "-"
 
@@ -72,17 +74,20 @@ def _hint(path: str) -> str:
         return ""
     name = os.path.basename(path)
     same = [n for n in names if n.startswith(name + ".")]
-    close = same or difflib.get_close_matches(name, names, 3, 0.6)
-    if close:
+    if not same:
+        import difflib
+
+        same = difflib.get_close_matches(name, names, 3, 0.6)
+    if same:
         return (
             ": did you mean "
-            + " or ".join(os.path.join(os.path.dirname(path), n) for n in close[:3])
+            + " or ".join(os.path.join(os.path.dirname(path), n) for n in same[:3])
             + "?"
         )
     return f" in {os.path.abspath(folder)}"
 
 
-def _visible(folder: Path) -> list[Path]:
+def _visible(folder: "Path") -> "list[Path]":
     try:
         return sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     except OSError as error:
@@ -101,7 +106,7 @@ def not_a_file(path: str) -> str | None:
     return f"is {names.get(stat.S_IFMT(mode), 'a device')}, expected a file"
 
 
-def _files(folder: Path, seen: set[tuple[int, int]] | None = None) -> list[str]:
+def _files(folder: "Path", seen: set[tuple[int, int]] | None = None) -> list[str]:
     """All files below a folder.
 
     A folder that several links lead to is read once; links may form a cycle.
@@ -116,12 +121,14 @@ def _files(folder: Path, seen: set[tuple[int, int]] | None = None) -> list[str]:
     seen.add((status.st_dev, status.st_ino))
     inside = [(path, path.is_dir()) for path in _visible(folder)]
     # Folders come before links to them, so that files are found under their own names.
-    folders = sorted((path for path, is_folder in inside if is_folder), key=Path.is_symlink)
+    folders = sorted((path for path, is_folder in inside if is_folder), key=os.path.islink)
     files = {path: _files(path, seen) for path in folders}
     return [file for path, _ in inside for file in files.get(path, [str(path)])]
 
 
 def _folder(path: str, labelled: bool) -> Source:
+    from pathlib import Path
+
     root = Path(path)
     if not labelled:
         return Source(path, tuple(("", file) for file in _files(root)))

@@ -1,14 +1,10 @@
 """Files as blocks of lines: opened, decompressed, decoded, cut at line ends."""
 
-import bz2
-import gzip
 import io
-import lzma
 import os
 import select
 import stat
 import sys
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Any
@@ -16,7 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
-from hashembed.readers.formats.delimited_kernels import behind_lines, count_lines
+from hashembed.readers.formats.slices import behind_lines, count_lines
 from hashembed.readers.report import DataError
 from hashembed.readers.sources import STDIN
 
@@ -27,7 +23,6 @@ MAX_LINES = 1 << 20  # lines within quotes; anything longer is an open quote
 
 _ZSTD = 1 << 16
 _MAGIC = 6  # bytes that identify a compression
-_DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, pa.ArrowException)
 
 
 class _Chained(io.RawIOBase):
@@ -64,7 +59,7 @@ class Input:
         """The next bytes, b"" at the end. Waits only until some bytes are there."""
         try:
             return self._stream.read1(BLOCK)  # type: ignore[no-any-return]
-        except _DAMAGED as error:
+        except _damages() as error:
             kind = (
                 f"damaged or truncated {self.compression} data"
                 if self.compression
@@ -85,6 +80,14 @@ class Input:
         """Close the file, unless it is standard input."""
         if self._owned:
             self._file.close()
+
+
+def _damages() -> tuple[type[Exception], ...]:
+    """What reading damaged data raises. Python asks only after an exception."""
+    import lzma
+    import zlib
+
+    return EOFError, OSError, lzma.LZMAError, zlib.error, pa.ArrowException
 
 
 class _Zstd(io.RawIOBase):
@@ -126,10 +129,16 @@ def _decompressed(file: Any) -> tuple[bytes, str | None, Any]:
     else:
         stream = io.BufferedReader(_Chained(head, file), 1 << 16)
     if head.startswith(b"\x1f\x8b"):
+        import gzip
+
         return head, "gzip", gzip.GzipFile(fileobj=stream)
     if head.startswith(b"BZh"):
+        import bz2
+
         return head, "bzip2", bz2.BZ2File(stream)
     if head.startswith(b"\xfd7zXZ\0"):
+        import lzma
+
         return head, "xz", lzma.LZMAFile(stream)
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         return head, "zstd", _Zstd(stream)

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.core.arrays import I64, U8
+from hashembed.core.arrow_columns import null_mask, text_column
 
-FEW_BYTES = 1 << 20  # the most bytes of texts that do not go through Arrow
 _BATCH = 4096  # Python objects converted to Arrow at a time
 
 _PLAIN = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -68,7 +68,7 @@ def _from_python(batches: Iterable[Sequence[Any]], pandas: bool) -> pa.ChunkedAr
     start = 0
     for batch in batches:
         try:
-            chunks.append(_encoded(batch))
+            chunks.append(text_column(batch, pa.large_binary()))
             start += len(batch)
             continue
         except (AttributeError, UnicodeEncodeError):  # not all strings, or a lone surrogate
@@ -80,15 +80,6 @@ def _from_python(batches: Iterable[Sequence[Any]], pandas: bool) -> pa.ChunkedAr
             chunks.append(pa.concat_arrays(single))
         start += len(batch)
     return pa.chunked_array(chunks, pa.large_binary())
-
-
-def _encoded(texts: Sequence[Any]) -> pa.Array:
-    """Python strings as Arrow. `pa.array` would import pandas if that is installed."""
-    encoded = [text.encode() for text in texts]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(text) for text in encoded], out=offsets[1:])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.large_binary(), len(encoded), buffers)
 
 
 def _one_text(text: Any, position: int, pandas: bool) -> pa.Array:
@@ -126,25 +117,6 @@ def _decode_dictionary(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, None if chunks else pa.large_string())
 
 
-def few_bytes(texts: list[Any]) -> tuple[U8, I64, I64] | None:
-    """A few strings as bytes, with their starts and ends; None if they are not that.
-
-    It avoids Arrow, which takes longer than hashing a short text, and a second when it first
-    imports pandas.
-    """
-    try:
-        encoded = [text.encode() for text in texts]
-    except (AttributeError, UnicodeEncodeError):  # not strings, or a lone surrogate
-        return None
-    ends = np.array([len(text) for text in encoded], np.int64).cumsum()
-    data = np.frombuffer(b"".join(encoded), np.uint8)
-    if len(data) > FEW_BYTES:
-        return None
-    starts = np.zeros(len(encoded), np.int64)
-    starts[1:] = ends[:-1]
-    return data, starts, ends
-
-
 def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
     """The bytes of an Arrow array, and where each text begins and ends; nulls are empty."""
     _, offsets_buffer, data_buffer = chunk.buffers()
@@ -160,7 +132,7 @@ def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
     if offsets[0] < 0 or offsets[-1] > len(data) or (starts > ends).any():
         raise ValueError("texts hold a damaged Arrow array: offsets decrease or leave the data")
     if chunk.null_count:
-        ends = np.where(chunk.is_null().to_numpy(zero_copy_only=False), starts, ends)
+        ends = np.where(null_mask(chunk), starts, ends)
     return data, starts, ends
 
 

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.arrays import I64, U8
+from hashembed.core.arrow_columns import number_column, text_column
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.bags import Bags
@@ -99,13 +99,13 @@ class Dictionary:
         whole_number("min_count", min_count, 1, 2**31 - 1)
         whole_number("memory", memory, 1 << 16, 1 << 36)
         workers = threads or cpu_count()
-        stopped = _own_keys(pa.array(stop, pa.large_string()), config)
+        stopped = _own_keys(text_column(stop), config)
         corpus = Corpus(texts, config)
         wanted = size + len(stopped)
         keys, counts = Counter(corpus, memory, workers).most_frequent(wanted, min_count)
         kept = np.flatnonzero(~np.isin(keys, stopped))[:size]
         keys, counts = keys[kept], counts[kept]
-        self = cls(config, keys, counts, pa.array([], pa.large_string()))
+        self = cls(config, keys, counts, text_column([]))
         self.strings = _spell_out(self, corpus, workers)
         return self
 
@@ -158,6 +158,8 @@ class Dictionary:
         the one before, and the bytes that follow. Keys are not saved: the strings determine them.
         """
         data, offsets = _buffers(self.strings)
+        import pyarrow.compute as pc
+
         order = pc.sort_indices(self.strings.cast(pa.large_binary())).to_numpy().astype(np.uint32)
         shared, tails = np.empty(len(self), np.uint8), np.empty(len(self), np.uint32)
         rest = np.empty(len(data), np.uint8)
@@ -183,7 +185,8 @@ class Dictionary:
         in_order[order] = sizes
         np.cumsum(in_order, out=offsets[1:])
         data = np.empty(offsets[-1], np.uint8)
-        front_decode(rest, shared, tails.astype(np.uint32), order, offsets, data)
+        added, places = tails.astype(np.uint32), order.astype(np.uint32)
+        front_decode(rest, shared, added, places, offsets, data)
         strings = _strings(data, offsets)
         strings.validate(full=True)  # its bytes came from a file
         folded = replace(config, lowercase=False)  # the strings are folded already
@@ -225,9 +228,9 @@ def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.Large
     if left:
         raise ValueError(f"the texts changed: {left:,} n-grams were not found again")
     if not parts:
-        return pa.array([], pa.large_string())
+        return text_column([])
     order = np.argsort(np.concatenate(owners))
-    return pa.concat_arrays(parts).take(pa.array(order))
+    return pa.concat_arrays(parts).take(number_column(order))
 
 
 def _own_keys(strings: pa.LargeStringArray, config: TextConfig) -> I64:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hashembed.core.arrays import I64, U8, Bools
+from hashembed.core.arrays import I64, U8, U32, Bools
 from hashembed.core.intrinsics import bit_count
 from hashembed.core.njit import njit
 from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, pack, u32, u64
@@ -20,6 +20,7 @@ from hashembed.text.word_kernels import (
     BATCH,
     SHORT,
     Batch,
+    Orders,
     Rules,
     absorb,
     chunk,
@@ -49,7 +50,7 @@ _WORD_A, _WORD_B = (u32(s) for s in WORD_SEEDS)
 _NGRAM_A, _NGRAM_B = (u32(s) for s in NGRAM_SEEDS)
 _SUB_A, _SUB_B = (u32(s) for s in SUBWORD_SEEDS)
 
-_entry = njit(cache=True, nogil=True, error_model="numpy")
+_entry = njit(native=True, nogil=True, error_model="numpy")
 _outer = njit(error_model="numpy")
 
 
@@ -195,14 +196,14 @@ def new_batch(orders):
 
 
 @_entry
-def fill_keys(segments, first, stop, rules, out, o):
+def fill_keys(segments: Segments, first: int, stop: int, rules: Rules, out: I64, o: int) -> None:
     """Write the keys of the segments first..stop-1, from out[o] on."""
     data, starts, ends, last = segments
     table, punctuation = rules.table, rules.punctuation
     hi, most = rules.orders[1], most_words(punctuation)
     batch, codes = new_batch(hi - rules.orders[0] + 1), np.empty(64, np.uint32)
     s, i, m = first, starts[first], 0
-    own, limit = np.int64(2**62), stop
+    own, limit = 2**62, stop
     while own:  # words of these segments whose n-grams are not written yet
         while s < limit and m <= most:
             i, m = find_words(data, i, ends[s], table, punctuation, batch, m)
@@ -224,12 +225,9 @@ def fill_keys(segments, first, stop, rules, out, o):
 
 
 @_entry
-def cut_documents(data, starts, ends, table, size):
-    """Documents as segments of at least `size` bytes that begin at separators -> `Segments`."""
-    most = len(starts)
-    for d in range(len(starts)):
-        most += (ends[d] - starts[d]) // size
-    a, b, last = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_)
+def cut_documents(starts: I64, ends: I64, table: U32, size: int, segments: Segments) -> int:
+    """Documents as segments of at least `size` bytes that begin at separators -> how many."""
+    data, a, b, last = segments
     m = 0
     for d in range(len(starts)):
         begin, i = starts[d], starts[d] + size
@@ -242,7 +240,7 @@ def cut_documents(data, starts, ends, table, size):
                 i += 1
         a[m], b[m], last[m] = begin, ends[d], True
         m += 1
-    return Segments(data, a[:m], b[:m], last[:m])
+    return m
 
 
 @inner
@@ -273,7 +271,9 @@ def _pieces(data, i, end, table, punctuation, lo, hi):
 
 
 @_entry
-def count_words(segments, first, stop, rules, words, pieces):
+def count_words(
+    segments: Segments, first: int, stop: int, rules: Rules, words: I64, pieces: I64
+) -> None:
     """The words, and with subwords the character n-grams, of each of segments first..stop-1."""
     data, starts, ends, _ = segments
     table, punctuation = rules.table, rules.punctuation
@@ -294,7 +294,9 @@ def count_words(segments, first, stop, rules, words, pieces):
 
 
 @_entry
-def lay_out(words, pieces, last, orders, offsets, places):
+def lay_out(
+    words: I64, pieces: I64, last: Bools, orders: Orders, offsets: I64, places: I64
+) -> None:
     """Where the keys of each document and of each segment begin, from offsets[0] on."""
     lo, hi, _, _ = orders
     first, total, d = 0, 0, 0
@@ -311,20 +313,30 @@ def lay_out(words, pieces, last, orders, offsets, places):
 
 
 @_entry
-def keys_of(data, starts, ends, table, punctuation, orders, upper):
-    """Keys and offsets of a few short documents, in one call.
+def keys_of(
+    data: U8,
+    starts: I64,
+    ends: I64,
+    table: U32,
+    punctuation: U8 | None,
+    orders: Orders,
+    upper: int,
+    offsets: I64,
+    keys: I64,
+) -> int:
+    """Offsets and keys of a few short documents -> the number of keys.
 
-    The fields of `Rules` are separate arguments: a tuple of arrays takes longer to unpack than a
-    short text to hash.
+    If `keys` is too small, it stays as it is. The fields of `Rules` are separate arguments: a tuple
+    of arrays takes longer to unpack than a short text to hash.
     """
     count = len(starts)
     segments = Segments(data, starts, ends, np.ones(count, np.bool_))
     rules = Rules(table, punctuation, orders, upper)
     words, pieces = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    places, offsets = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
+    places = np.empty(count, np.int64)
+    offsets[0] = 0
     count_words(segments, 0, count, rules, words, pieces)
     lay_out(words, pieces, segments.last, orders, offsets, places)
-    keys = np.empty(offsets[count], np.int64)
-    if count:
+    if count and offsets[count] <= len(keys):
         fill_keys(segments, 0, count, rules, keys, 0)
-    return keys, offsets
+    return int(offsets[count])

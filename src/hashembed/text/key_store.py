@@ -4,8 +4,6 @@ Training reads the same numbers in the same order as from memory, so the model i
 """
 
 import os
-import tempfile
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +20,9 @@ class KeyStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        import tempfile
+
+        os.makedirs(folder, exist_ok=True)
         self._file = tempfile.TemporaryFile(prefix="hashembed-", dir=folder)  # noqa: SIM115
         self._lengths: list[I64] = []
         self._count = 0

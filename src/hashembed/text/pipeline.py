@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from hashembed.core.arrays import I64, U32
+from hashembed.core.arrays import I64, U8, U32
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.hashing.bags import Bags
-from hashembed.text.arrow import documents, few_bytes, merge_small, to_arrow
 from hashembed.text.characters import character_table, punctuation_table
 from hashembed.text.config import TextConfig
+from hashembed.text.few_texts import FEW, few_bytes
 from hashembed.text.key_kernels import (
     Segments,
     count_words,
@@ -31,10 +30,13 @@ from hashembed.text.key_kernels import (
 )
 from hashembed.text.word_kernels import Rules
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _TASK = 1 << 20  # bytes of a task, and of a segment of a long document
 _DOCUMENT = 16  # the overhead of a document, in bytes of text that take as long
 _TASKS_AT_ONCE = 32  # for each thread: a fraction of a second
-_FEW = 64  # this many texts do not go through Arrow
+_KEYS_LEFT = 64  # space for the keys of very short texts
 
 
 @cache
@@ -73,10 +75,16 @@ class _Column:
 _Task = tuple[_Column, int, int]  # segments first..stop-1 of a column
 
 
-def _column(chunk: pa.Array, table: U32, before: int) -> _Column:
+def _column(chunk: "pa.Array", table: U32, before: int) -> _Column:
+    from hashembed.text.arrow import documents
+
     data, starts, ends = documents(chunk)
     if (ends - starts).max(initial=0) > 2 * _TASK:
-        return _Column(cut_documents(data, starts, ends, table, _TASK), before)
+        most = len(starts) + int(((ends - starts) // _TASK).sum())
+        begins, stops, last = *np.empty((2, most), np.int64), np.empty(most, np.bool_)
+        count = cut_documents(starts, ends, table, _TASK, Segments(data, begins, stops, last))
+        cut = Segments(data, begins[:count], stops[:count], last[:count])
+        return _Column(cut, before)
     return _Column(Segments(data, starts, ends, np.ones(len(chunk), np.bool_)), before)
 
 
@@ -96,6 +104,18 @@ def _run(work: Callable[[_Task], None], tasks: list[_Task], threads: int) -> Non
         run_workers(take_tasks, min(threads, len(group)))
 
 
+def _few_bags(data: U8, starts: I64, ends: I64, rules: Rules) -> Bags:
+    """The bags of a few short documents, from one call that has enough space for most texts."""
+    offsets = np.empty(len(starts) + 1, np.int64)
+    lo, hi, sub_lo, sub_hi = rules.orders
+    keys = np.empty(_KEYS_LEFT + len(data) * (hi - lo + 1 + 4 * (sub_hi - sub_lo)) // 4, np.int64)
+    count = keys_of(data, starts, ends, *rules, offsets, keys)
+    if count > len(keys):
+        keys = np.empty(count, np.int64)
+        keys_of(data, starts, ends, *rules, offsets, keys)
+    return Bags.trusted(keys[:count], offsets)
+
+
 def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:
     """One bag of keys for each text; a null is an empty bag. `to_arrow` says what texts may be.
 
@@ -103,10 +123,12 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     place. So the result is the same for any number of threads, and no other array is large.
     """
     rules = kernel_rules(config or TextConfig())
-    if type(texts) is list and len(texts) <= _FEW:
+    if type(texts) is list and len(texts) <= FEW:
         few = few_bytes(texts)
         if few is not None:
-            return Bags.trusted(*keys_of(*few, *rules))
+            return _few_bags(*few, rules)
+    from hashembed.text.arrow import merge_small, to_arrow
+
     columns: list[_Column] = []
     count = 0
     for chunk in merge_small(to_arrow(texts).chunks, _TASK):

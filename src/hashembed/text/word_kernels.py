@@ -10,17 +10,13 @@ vectorised loop. Any other word is folded with the table of `text/characters.py`
 one character at a time.
 """
 
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from hashembed.core.arrays import I64, U8, U32, Bools
 from hashembed.core.intrinsics import leading_zeros, trailing_zeros
-from hashembed.core.njit import njit
+from hashembed.core.njit import Intrinsic, njit
 from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, u32, u64
 from hashembed.hashing.spec import WORD_SEEDS
 from hashembed.text.characters import EXPANSIONS, MARK, PAIRS, SEPARATOR
@@ -33,12 +29,15 @@ BATCH = 256  # words
 MOST_DROPPED, MOST_KEPT = BATCH - CHUNK // 2, BATCH - CHUNK
 
 
+Orders = tuple[int, int, int, int]  # lowest and highest of word n-grams, of character n-grams
+
+
 class Rules(NamedTuple):
     """How text becomes keys, in the form that the kernels take."""
 
     table: U32  # `character_table()`: what becomes of each character
     punctuation: U8 | None  # `punctuation_table()`, or None where punctuation is dropped
-    orders: tuple[int, int, int, int]  # lowest and highest of word n-grams, of character n-grams
+    orders: Orders
     upper: int  # mask of `_lower` in `key_kernels.py`: the high bit of each byte, or 0
 
 
@@ -56,11 +55,6 @@ class Batch(NamedTuple):
 
 # Numba does not check unsigned indices for being negative.
 _ROW, _ROW2, _ROW3 = (u64(n) for n in (BATCH, 2 * BATCH, 3 * BATCH))
-# Ranges of bytes: all but the separators of ASCII; its white space; lead bytes of separators that
-# are not ASCII.
-_KEPT = ((0x00, 0x08), (0x0E, 0x1B), (0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A), (0x7F, 0xFF))
-_SPACES = ((0x09, 0x0D), (0x1C, 0x20))
-_LEADS = ((0xC2, 0xC2), (0xCD, 0xCE), (0xD5, 0xE3), (0xEA, 0xEA), (0xEF, 0xF0))
 # By the number of bytes of a character: the form of its UTF-8, and the range of code points.
 _SHAPE = np.array([0, 0x80, 0xC0E0, 0xC0C0F0, 0xC0C0C0F8, 0], np.uint64)
 _FORM = np.array([1, 0x00, 0x80C0, 0x8080E0, 0x808080F0, 1], np.uint64)
@@ -78,51 +72,9 @@ _OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
 inner = njit(**_OPTIONS)
 inlined = njit(**_OPTIONS, forceinline=True)
 
-
-# --- LLVM intrinsics --------------------------------------------------------------------------
-
-
-def _load(context, builder, sig, args, typ):
-    array = context.make_array(sig.args[0])(context, builder, args[0])
-    at = builder.gep(array.data, [args[1]])
-    return builder.load(builder.bitcast(at, typ.as_pointer()), align=1)
-
-
-@intrinsic
-def _load_u64(_, data, i):
-    """Eight bytes from data[i] on."""
-
-    def codegen(context, builder, sig, args):
-        return _load(context, builder, sig, args, ir.IntType(64))
-
-    return types.uint64(data, types.int64), codegen
-
-
-@intrinsic
-def _classify(_, data, i):
-    """The 64 bytes from data[i] on as masks: not an ASCII separator, not ASCII, of `_LEADS`,
-    where characters begin, ASCII's white space.
-    """
-
-    def codegen(context, builder, sig, args):
-        vector = ir.VectorType(ir.IntType(8), CHUNK)
-
-        def all_(n):
-            return ir.Constant(vector, [n] * CHUNK)
-
-        def between(v, low, high):
-            return builder.icmp_unsigned("<=", builder.sub(v, all_(low)), all_(high - low))
-
-        v = _load(context, builder, sig, args, vector)
-        kept = reduce(builder.or_, (between(v, *run) for run in _KEPT))
-        leads = reduce(builder.or_, (between(v, *run) for run in _LEADS))
-        chars = builder.or_(between(v, 0x00, 0x7F), between(v, 0xC0, 0xFF))
-        spaces = reduce(builder.or_, (between(v, *run) for run in _SPACES))
-        masks = kept, between(v, 0x80, 0xFF), leads, chars, spaces
-        masks = [builder.bitcast(m, ir.IntType(CHUNK)) for m in masks]
-        return context.make_tuple(builder, sig.return_type, masks)
-
-    return types.UniTuple(types.uint64, 5)(data, types.int64), codegen
+_CODE = "hashembed.text.word_code"
+_load_u64 = Intrinsic(_CODE, "load_u64")
+_classify = Intrinsic(_CODE, "classify")
 
 
 # --- characters -------------------------------------------------------------------------------

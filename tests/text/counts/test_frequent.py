@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hashembed.hashing.spec import id_keys
 from hashembed.text.counts.distinct import DistinctCounter
-from hashembed.text.counts.frequent import _LOAD, PARTS, SLOT_BYTES, HeavyHitters
+from hashembed.text.counts.frequent import SLOT_BYTES, HeavyHitters
+from hashembed.text.counts.frequent_kernels import LOAD, PARTS
 
 SMALL = PARTS * SLOT_BYTES * 20  # 20 slots in a table
 
@@ -31,7 +32,7 @@ def assert_promises(hitters: HeavyHitters, keys: np.ndarray) -> None:
     for key, least, more in zip(found, seen, missed, strict=True):
         assert least <= true[key] <= least + more
     assert max((true[key] for key in true.keys() - set(found)), default=0) <= hitters.floor
-    room = int(hitters._summary.tables.shape[1] * _LOAD)
+    room = int(hitters._summary.tables.shape[1] * LOAD)
     came = Counter(part_of(key) for key in keys.tolist())
     for part in range(PARTS):
         assert hitters._summary.state[part, 0] <= 2 * came[part] / room

@@ -18,34 +18,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hashembed.core.arrays import F32, F64, I16, I64, U16, U64, Bools
+from hashembed.core.arrays import F32, F32_2D, I64, I64_2D, U32, U64_2D, Bools
 from hashembed.core.intrinsics import AHEAD, prefetch
-from hashembed.core.njit import FAST, njit
+from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
 from hashembed.hashing.locate import bucket_of, row_of
 from hashembed.hashing.scalars import id_key
-from hashembed.nn.cpu.precision import load, store
+from hashembed.nn.cpu.precision import dot, load, prefetch_row, store
 
-LINE = 16  # floats in a cache line
 DIGIT = 11  # bits that one pass of the radix sort takes
 
 u64 = np.uint64
 LOW_HALF = u64(0xFFFFFFFF)
 
-Table = F32 | F64 | I16 | U16  # half precision as its bits
-Sums = F32 | F64
-
 
 class BagArrays(NamedTuple):
     """One call of a layer. An absent option is an empty array."""
 
-    E: Table  # (B, d)
-    P: Table  # (K, k)
+    E: F32_2D  # (B, d)
+    P: F32_2D  # (K, k)
     rows: I64  # (N,)
-    buckets: I64  # (N, k)
+    buckets: I64_2D  # (N, k)
     offsets: I64  # (n + 1,)
     keep: Bools  # (N,)
-    weights: Sums  # (N,)
+    weights: F32  # (N,)
     mean: bool
     concat: bool
     append: bool
@@ -62,9 +58,9 @@ class TokenGradients(NamedTuple):
 
     bags: I64  # (N,)
     places: I64  # (N,)
-    factors: Sums  # (N, k)
-    P_terms: Sums  # (N, k)
-    weights_grad: Sums  # (N,): the gradient of the per-sample weights
+    factors: F32_2D  # (N, k)
+    P_terms: F32_2D  # (N, k)
+    weights_grad: F32  # (N,): the gradient of the per-sample weights
 
 
 class Terms(NamedTuple):
@@ -75,19 +71,19 @@ class Terms(NamedTuple):
     where begin = i * step. Tokens with source_rows[t] = -1 have none. Empty `factors` are 1.
     """
 
-    targets: I64  # (N, c): rows of the table
-    source: Table  # (n, D)
+    targets: I64_2D  # (N, c): rows of the table
+    source: F32_2D  # (n, D)
     source_rows: I64  # (N,)
-    factors: Sums  # (N, c)
+    factors: F32_2D  # (N, c)
     step: int
 
 
 class SumScratch(NamedTuple):
     """What the workers of `sum_rows` use on the way, one row for each."""
 
-    items: U64  # (workers, N c)
-    spare: U64  # (workers, N c)
-    total: Sums  # (workers, width)
+    items: U64_2D  # (workers, N c)
+    spare: U64_2D  # (workers, N c)
+    total: F32_2D  # (workers, width)
     found: I64  # (workers,): distinct rows
 
 
@@ -97,19 +93,30 @@ class TableGradient(NamedTuple):
     size: int  # rows of the table
     dense: bool
     rows: I64  # (most touched rows,)
-    values: Table  # (size, width) or (most touched rows, width)
+    values: F32_2D  # (size, width) or (most touched rows, width)
 
 
-@njit(nogil=True, cache=True)
-def id_keys(worker, workers, barrier, ids, keys):
+@njit(native=True, nogil=True, error_model="numpy")
+def id_keys(worker: int, workers: int, barrier: I64, ids: I64, keys: I64) -> None:
     """Keys (N,) of integer ids (N,)."""
     n = len(ids)
     for t in range(n * worker // workers, n * (worker + 1) // workers):
         keys[t] = id_key(ids[t])
 
 
-@njit(nogil=True, cache=True)
-def locate(worker, workers, barrier, keys, seeds, K, B, indexing, rows, buckets):
+@njit(native=True, nogil=True, error_model="numpy")
+def locate(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    keys: I64,
+    seeds: U32,
+    K: int,
+    B: int,
+    indexing: int,
+    rows: I64,
+    buckets: I64_2D,
+) -> bool:
     """rows (N,) and buckets (N, k) of keys (N,) -> whether every rank is below K."""
     n, k = buckets.shape
     valid = True
@@ -124,19 +131,32 @@ def locate(worker, workers, barrier, keys, seeds, K, B, indexing, rows, buckets)
     return valid
 
 
-@njit(inline="always")
+@njit
+def first_bag(offsets, bags, token):
+    """The first bag that does not begin before a token."""
+    low, high = 0, bags
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle] < token:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit
 def owned_bags(worker, workers, offsets, bags):
     """The bags that begin in a worker's share of the tokens."""
     if len(offsets) == 0:
         return bags * worker // workers, bags * (worker + 1) // workers
-    tokens, begins = offsets[bags], offsets[:bags]
-    first = np.searchsorted(begins, tokens * worker // workers) if worker > 0 else 0
+    tokens = offsets[bags]
+    first = first_bag(offsets, bags, tokens * worker // workers) if worker > 0 else 0
     if worker + 1 == workers:
         return first, bags
-    return first, np.searchsorted(begins, tokens * (worker + 1) // workers)
+    return first, first_bag(offsets, bags, tokens * (worker + 1) // workers)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def bag_limits(offsets, bag):
     """The tokens of a bag."""
     if len(offsets) == 0:
@@ -144,19 +164,16 @@ def bag_limits(offsets, bag):
     return offsets[bag], offsets[bag + 1]
 
 
-@njit(inline="always")
-def prefetch_token(flat, d, P, rows, buckets, t):
-    """Prefetch what token t will read; `flat` is E as one long array."""
+@njit(forceinline=True)
+def prefetch_token(E, P, rows, buckets, t):
+    """Prefetch what token t will read."""
     if len(P) > 0:
         prefetch(P, rows[t])
     for i in range(buckets.shape[1]):
-        begin = buckets[t, i] * d
-        for j in range(0, d, LINE):
-            prefetch(flat, begin + j)
-        prefetch(flat, begin + d - 1)
+        prefetch_row(E, buckets[t, i])
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def sort_by_row(items, spare, count, bits):
     """Stable radix sort of items[:count] by their upper 32 bits -> the array they end in."""
     passes = max(1, (bits + DIGIT - 1) // DIGIT)
@@ -178,13 +195,14 @@ def sort_by_row(items, spare, count, bits):
     return items
 
 
-# No fastmath here: hash vectors are bit-identical to those of the reference.
-@njit(nogil=True, cache=True, error_model="numpy")
-def forward(worker, workers, barrier, call, total, out):
+@njit(native=True, nogil=True, error_model="numpy")
+def forward(
+    worker: int, workers: int, barrier: I64, call: BagArrays, total: F32_2D, out: F32_2D
+) -> None:
     """out (n, D) = sums or means of hash vectors; total (workers, D) is scratch."""
     E, P, rows, buckets, offsets = call.E, call.P, call.rows, call.buckets, call.offsets
-    keep, weights, append = call.keep, call.weights, call.append
-    d, k, flat = E.shape[1], buckets.shape[1], E.reshape(-1)
+    keep, weights, append, mean = call.keep, call.weights, call.append, call.mean
+    d, k = E.shape[1], buckets.shape[1]
     importance, every, equal = len(P) > 0, len(keep) == 0, len(weights) == 0
     step = d if call.concat else 0
     inner = d * k if call.concat else d
@@ -197,7 +215,7 @@ def forward(worker, workers, barrier, call, total, out):
         h[:] = 0
         count = 0
         for t in range(t0, t1):
-            prefetch_token(flat, d, P, rows, buckets, min(t + AHEAD, end - 1))
+            prefetch_token(E, P, rows, buckets, min(t + AHEAD, end - 1))
             if not (every or keep[t]):
                 continue
             count += 1
@@ -209,18 +227,27 @@ def forward(worker, workers, barrier, call, total, out):
                     h[base + j] += p * load(E, bucket, j)
                 if append:
                     h[inner + i] += p
-        divisor = h.dtype.type(max(count, 1) if call.mean else 1)
+        divisor = h.dtype.type(max(count, 1) if mean else 1)
         for j in range(len(h)):
             store(out, bag, j, h[j] / divisor)
 
 
-@njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-def token_gradients(worker, workers, barrier, call, grad, want_dots, found):
+@njit(native=True, nogil=True, error_model="numpy")
+def token_gradients(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    call: BagArrays,
+    grad: F32_2D,
+    want_dots: bool,
+    found: TokenGradients,
+) -> None:
     """Fill `found`; P_terms and weights_grad only with `want_dots`."""
     E, P, rows, buckets, offsets = call.E, call.P, call.rows, call.buckets, call.offsets
     keep, weights, append = call.keep, call.weights, call.append
     bags, places, factors = found.bags, found.places, found.factors
-    d, k, flat = E.shape[1], buckets.shape[1], E.reshape(-1)
+    P_terms, weights_grad, mean = found.P_terms, found.weights_grad, call.mean
+    d, k = E.shape[1], buckets.shape[1]
     importance, every, equal = len(P) > 0, len(keep) == 0, len(weights) == 0
     step = d if call.concat else 0
     inner = d * k if call.concat else d
@@ -232,9 +259,9 @@ def token_gradients(worker, workers, barrier, call, grad, want_dots, found):
         count = 0
         for t in range(t0, t1):
             count += every or keep[t]
-        scale = one / factors.dtype.type(max(count, 1) if call.mean else 1)
+        scale = one / factors.dtype.type(max(count, 1) if mean else 1)
         for t in range(t0, t1):
-            prefetch_token(flat, d, P, rows, buckets, min(t + AHEAD, end - 1))
+            prefetch_token(E, P, rows, buckets, min(t + AHEAD, end - 1))
             counts = every or keep[t]
             bags[t] = bag if counts else -1
             places[t] = t if counts else -1
@@ -244,69 +271,73 @@ def token_gradients(worker, workers, barrier, call, grad, want_dots, found):
                 p = load(P, rows[t], i) if importance else one
                 factors[t, i] = w * p
                 if want_dots:
-                    bucket, base = buckets[t, i], i * step
-                    dot = load(grad, bag, inner + i) if append else zero
-                    for j in range(d):
-                        dot += load(grad, bag, base + j) * load(E, bucket, j)
-                    found.P_terms[t, i] = w * dot
-                    total += p * dot
+                    product = dot(grad, bag, i * step, E, buckets[t, i], d)
+                    if append:
+                        product += load(grad, bag, inner + i)
+                    P_terms[t, i] = w * product
+                    total += p * product
             if want_dots and not equal:
-                found.weights_grad[t] = scale * total if counts else zero
+                weights_grad[t] = scale * total if counts else zero
     if worker + 1 == workers:  # tokens behind the last bag
         for t in range(bag_limits(offsets, len(grad) - 1)[1] if len(grad) else 0, len(rows)):
             bags[t] = -1
             places[t] = -1
             if want_dots and not equal:
-                found.weights_grad[t] = zero
+                weights_grad[t] = zero
 
 
-@njit(inline="always")
-def collect_items(terms, low, high, split, items):
+@njit(forceinline=True)
+def collect_items(targets, source_rows, low, high, split, items):
     """The terms of the table's rows low..high, in token order -> their number.
 
     An item is its row (from `low` on), its token and, in the last `split` bits, its component.
     """
-    n, c = terms.targets.shape
+    n, c = targets.shape
     count = 0
     for t in range(n):
-        if terms.source_rows[t] < 0:
+        if source_rows[t] < 0:
             continue
         for i in range(c):
-            row = terms.targets[t, i]
+            row = targets[t, i]
             items[count] = (u64(row - low) << u64(32)) | (u64(t) << split) | u64(i)
             count += (row >= low) & (row < high)
     return count
 
 
-@njit(nogil=True, fastmath=FAST, cache=True, error_model="numpy")
-def sum_rows(worker, workers, barrier, terms, scratch, out):
+@njit(native=True, nogil=True, error_model="numpy")
+def sum_rows(
+    worker: int, workers: int, barrier: I64, terms: Terms, scratch: SumScratch, out: TableGradient
+) -> None:
     """Add up the terms of each row of a table, and write the sums to `out`.
 
     If that is compact, the sums stand in the order of rows in its first sum(found) rows.
     """
-    source, source_rows, factors = terms.source, terms.source_rows, terms.factors
-    size, width = out.size, out.values.shape[1]
+    targets, source, source_rows = terms.targets, terms.source, terms.source_rows
+    factors, step, found = terms.factors, terms.step, scratch.found
+    size, dense, rows, values = out.size, out.dense, out.rows, out.values
+    width = values.shape[1]
     low, high = size * worker // workers, size * (worker + 1) // workers
     h = scratch.total[worker]
     one = h.dtype.type(1)
     split = u64(0)
-    while (1 << split) < terms.targets.shape[1]:
+    while (1 << split) < targets.shape[1]:
         split += u64(1)
     component = u64((1 << split) - 1)
-    count = collect_items(terms, low, high, split, scratch.items[worker])
+    items = scratch.items[worker]
+    count = collect_items(targets, source_rows, low, high, split, items)
     bits = 0
     while (np.int64(1) << bits) < high - low:
         bits += 1
-    mine = sort_by_row(scratch.items[worker], scratch.spare[worker], count, bits)
+    mine = sort_by_row(items, scratch.spare[worker], count, bits)
     unique = 0
     for x in range(count):
         unique += x == 0 or mine[x] >> u64(32) != mine[x - 1] >> u64(32)
-    scratch.found[worker] = unique
+    found[worker] = unique
     wait_for_all(barrier, workers)
 
     slot = np.int64(0)
     for w in range(worker):
-        slot += scratch.found[w]
+        slot += found[w]
     x = 0
     while x < count:
         key = mine[x] >> u64(32)
@@ -317,14 +348,14 @@ def sum_rows(worker, workers, barrier, terms, scratch, out):
             prefetch(source, source_rows[np.int64((ahead & LOW_HALF) >> split)])
             t = np.int64((mine[x] & LOW_HALF) >> split)
             i = np.int64(mine[x] & component)
-            s, base = source_rows[t], i * terms.step
+            s, base = source_rows[t], i * step
             f = factors[t, i] if len(factors) else one
             for j in range(width):
                 h[j] += f * load(source, s, base + j)
             x += 1
-        target = row if out.dense else slot
-        if not out.dense:
-            out.rows[slot] = row
+        target = row if dense else slot
+        if not dense:
+            rows[slot] = row
         for j in range(width):
-            store(out.values, target, j, h[j])
+            store(values, target, j, h[j])
         slot += 1

@@ -2,15 +2,26 @@
 
 Numba has no half precision on a CPU, so kernels see the bits: bfloat16 as uint16 and float16 as
 int16. The type of the array picks the conversion, at compile time.
+
+The annotations of kernels say float32, the only precision that the library of compiled kernels has.
+Numba compiles the others when they are first used: they are rare, and each would take as long to
+build as all of float32.
 """
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
-from hashembed.core.njit import njit
+from hashembed.core.njit import Intrinsic, njit
 
-u32 = np.uint32
+_CODE = "hashembed.nn.cpu.table_code"
+
+load = Intrinsic(_CODE, "load")
+store = Intrinsic(_CODE, "store")
+prefetch_number = Intrinsic(_CODE, "prefetch_number")
+dot = Intrinsic(_CODE, "dot")
+
+LINE = 16  # floats in a cache line
+
+u32, u64 = np.uint32, np.uint64
 
 _MAGNITUDE, _INFINITY = u32(0x7FFFFFFF), u32(0x7F800000)
 _TWO_112 = np.float32(2.0**112)
@@ -72,38 +83,10 @@ def float_to_float16(x):
     return np.uint16(half | sign).view(np.int16)
 
 
-def load(table, row, column):
-    """table[row, column] as a number to compute with."""
-    return table[row, column]
-
-
-def store(table, row, column, value):
-    """table[row, column] = value, rounded to nearest even."""
-    table[row, column] = value
-
-
-@overload(load)
-def _load(table, row, column):
-    if table.dtype == types.uint16:
-        return lambda table, row, column: bfloat16_to_float(table[row, column])
-    if table.dtype == types.int16:
-        return lambda table, row, column: float16_to_float(table[row, column])
-    return lambda table, row, column: table[row, column]
-
-
-@overload(store)
-def _store(table, row, column, value):
-    if table.dtype == types.uint16:
-
-        def put(table, row, column, value):
-            table[row, column] = float_to_bfloat16(value)
-    elif table.dtype == types.int16:
-
-        def put(table, row, column, value):
-            table[row, column] = float_to_float16(value)
-    else:
-
-        def put(table, row, column, value):
-            table[row, column] = value
-
-    return put
+@njit(forceinline=True)
+def prefetch_row(table, row):
+    """Prefetch all cache lines of a row."""
+    width = table.shape[1]
+    for j in range(0, width, LINE):
+        prefetch_number(table, row, j)
+    prefetch_number(table, row, width - 1)

@@ -17,73 +17,81 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hashembed.core.arrays import F32, F64, I16, I32, I64, U16
-from hashembed.core.intrinsics import AHEAD, prefetch
+from hashembed.core.arrays import F32, F32_2D, F64_2D, I32_2D, I64
+from hashembed.core.intrinsics import AHEAD
 from hashembed.core.njit import njit
-from hashembed.nn.cpu.precision import load, store
+from hashembed.nn.cpu.powers import power_of_two
+from hashembed.nn.cpu.precision import load, prefetch_number, prefetch_row, store
 
-LINE = 16  # floats in a cache line
 TAIL, EPS, LOG_M, LOG_V, LOG_KEPT = range(5)  # rows of a history
 
 
 class LazyTable(NamedTuple):
     """A table whose rows may have pending updates."""
 
-    table: F32 | F64 | I16 | U16  # (n, width); half precision as its bits
-    records: F32 | F64  # (n, record_width)
-    stamps: I32 | I64  # (n, record_width): the memory of the records as integers
-    history: F64  # (5, ring)
-    factors: F64  # (3, m): by which m, v and the weights shrink in the last 0, 1, 2, ... steps
+    table: F32_2D  # (n, width)
+    records: F32_2D  # (n, record_width)
+    stamps: I32_2D  # (n, record_width): the memory of the records as integers
+    history: F64_2D  # (5, ring)
+    factors: F64_2D  # (3, m): by which m, v and the weights shrink in the last 0, 1, 2, ... steps
 
 
-@njit(inline="always")
-def prefetch_row(flat, width, row):
-    """Prefetch a row of a table that is given as one long array."""
-    for j in range(0, width, LINE):
-        prefetch(flat, row * width + j)
-    prefetch(flat, row * width + width - 1)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def sgd(worker, workers, barrier, table, rows, values, rate):
+@njit(native=True, nogil=True, error_model="numpy")
+def sgd(
+    worker: int, workers: int, barrier: I64, table: F32_2D, rows: I64, values: F32_2D, rate: F32
+) -> None:
     """p -= rate * g; `rate` (1,) has the type to compute in."""
     m, width = values.shape
-    flat = table.reshape(-1)
+    step = rate[0]
     for x in range(m * worker // workers, m * (worker + 1) // workers):
-        prefetch_row(flat, width, rows[min(x + AHEAD, m - 1)])
+        prefetch_row(table, rows[min(x + AHEAD, m - 1)])
         row = rows[x]
         for j in range(width):
-            store(table, row, j, load(table, row, j) - rate[0] * load(values, x, j))
+            store(table, row, j, load(table, row, j) - step * load(values, x, j))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def adagrad(worker, workers, barrier, table, sums, rows, values, rate, epsilon):
+@njit(native=True, nogil=True, error_model="numpy")
+def adagrad(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    table: F32_2D,
+    sums: F32_2D,
+    rows: I64,
+    values: F32_2D,
+    rate: float,
+    epsilon: float,
+) -> None:
     """s += g^2, p -= rate * g / (sqrt(s) + epsilon).
 
     If `sums` has one column, a row has one s, and the mean square is added to it.
     """
     m, width = values.shape
     kind = sums.dtype.type
-    rate, epsilon = kind(rate), kind(epsilon)
-    flat, flat_sums = table.reshape(-1), sums.reshape(-1)
+    step, added, zero = kind(rate), kind(epsilon), kind(0)
     rowwise = sums.shape[1] < width
     for x in range(m * worker // workers, m * (worker + 1) // workers):
         ahead = rows[min(x + AHEAD, m - 1)]
-        prefetch_row(flat, width, ahead)
-        prefetch_row(flat_sums, sums.shape[1], ahead)
+        prefetch_row(table, ahead)
+        prefetch_row(sums, ahead)
         row = rows[x]
         if rowwise:
-            square = kind(0)
+            square = zero
             for j in range(width):
                 g = load(values, x, j)
                 square += g * g
             sums[row, 0] += square / kind(width)
-        for j in range(width):
-            g = load(values, x, j)
-            if not rowwise:
-                sums[row, j] += g * g
-            s = sums[row, 0 if rowwise else j]
-            store(table, row, j, load(table, row, j) - rate * g / (np.sqrt(s) + epsilon))
+            root = np.sqrt(sums[row, 0]) + added
+            for j in range(width):
+                change = step * load(values, x, j) / root
+                store(table, row, j, load(table, row, j) - change)
+        else:
+            for j in range(width):
+                g = load(values, x, j)
+                s = load(sums, row, j) + g * g
+                store(sums, row, j, s)
+                change = step * g / (np.sqrt(s) + added)
+                store(table, row, j, load(table, row, j) - change)
 
 
 def record_width(width: int, moments: int = 2) -> int:
@@ -95,7 +103,7 @@ def record_width(width: int, moments: int = 2) -> int:
     return 1 << (used - 1).bit_length() if used <= 16 else -(-used // 16) * 16
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def catch_up(table, records, stamps, history, factors, row, now, moments, move):
     """Bring a row to step `now`: apply what happens to it while its gradient is zero.
 
@@ -112,16 +120,16 @@ def catch_up(table, records, stamps, history, factors, row, now, moments, move):
     here, there, skipped = now % ring, then % ring, now - then
     if then == 0:  # never touched: it has no momentum
         if move and history[LOG_KEPT, here] != 0:
-            kept = kind(2.0 ** history[LOG_KEPT, here])
+            kept = kind(power_of_two(history[LOG_KEPT, here]))
             for j in range(width):
                 store(table, row, j, kept * load(table, row, j))
         return
     if skipped < factors.shape[1]:
         decay1, decay2, kept = factors[0, skipped], factors[1, skipped], factors[2, skipped]
     else:
-        decay1 = 2.0 ** (history[LOG_M, here] - history[LOG_M, there])
-        decay2 = 2.0 ** (history[LOG_V, here] - history[LOG_V, there])
-        kept = 2.0 ** (history[LOG_KEPT, here] - history[LOG_KEPT, there])
+        decay1 = power_of_two(history[LOG_M, here] - history[LOG_M, there])
+        decay2 = power_of_two(history[LOG_V, here] - history[LOG_V, there])
+        kept = power_of_two(history[LOG_KEPT, here] - history[LOG_KEPT, there])
     decay1, decay2, kept = kind(decay1), kind(decay2), kind(kept)
     tail, epsilon = kind(history[TAIL, there]), kind(history[EPS, there])
     for j in range(width):
@@ -136,24 +144,33 @@ def catch_up(table, records, stamps, history, factors, row, now, moments, move):
             store(table, row, j, kept * (load(table, row, j) - change))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def catch_up_rows(worker, workers, barrier, lazy, rows, begin, end, now, moments, move):
+@njit(native=True, nogil=True, error_model="numpy")
+def catch_up_rows(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    lazy: LazyTable,
+    rows: I64,
+    begin: int,
+    end: int,
+    now: int,
+    moments: int,
+    move: bool,
+) -> None:
     """Bring rows (m,), here with repeats, to step `now`; a worker owns a part of begin..end."""
     low = begin + (end - begin) * worker // workers
     high = begin + (end - begin) * (worker + 1) // workers
     table, records, stamps = lazy.table, lazy.records, lazy.stamps
     history, factors = lazy.history, lazy.factors
-    width, record = table.shape[1], records.shape[1]
-    flat, flat_records = table.reshape(-1), records.reshape(-1)
-    m, place = len(rows), moments * width
+    m, place = len(rows), moments * table.shape[1]
     for x in range(m):
         ahead = rows[min(x + 2 * AHEAD, m - 1)]
         if low <= ahead < high:
-            prefetch(flat_records, ahead * record + place)
+            prefetch_number(records, ahead, place)
         ahead = rows[min(x + AHEAD, m - 1)]
         if low <= ahead < high and stamps[ahead, place] != now:
-            prefetch_row(flat, width, ahead)
-            prefetch_row(flat_records, record, ahead)
+            prefetch_row(table, ahead)
+            prefetch_row(records, ahead)
         row = rows[x]
         if low <= row < high:
             catch_up(table, records, stamps, history, factors, row, now, moments, move)
@@ -173,8 +190,16 @@ class AdamStep(NamedTuple):
     kept: float  # by which weight decay multiplies a weight
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def adam(worker, workers, barrier, lazy, rows, values, numbers):
+@njit(native=True, nogil=True, error_model="numpy")
+def adam(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    lazy: LazyTable,
+    rows: I64,
+    values: F32_2D,
+    numbers: AdamStep,
+) -> None:
     """A step of Adam for rows that may have missed steps before."""
     table, records, stamps, step = lazy.table, lazy.records, lazy.stamps, numbers.step
     history, factors = lazy.history, lazy.factors
@@ -184,11 +209,10 @@ def adam(worker, workers, barrier, lazy, rows, values, numbers):
     size, root = kind(numbers.size), kind(numbers.root)
     epsilon, kept = kind(numbers.epsilon), kind(numbers.kept)
     m, width = values.shape
-    flat, flat_records = table.reshape(-1), records.reshape(-1)
     for x in range(m * worker // workers, m * (worker + 1) // workers):
         ahead = rows[min(x + AHEAD, m - 1)]
-        prefetch_row(flat, width, ahead)
-        prefetch_row(flat_records, records.shape[1], ahead)
+        prefetch_row(table, ahead)
+        prefetch_row(records, ahead)
         row = rows[x]
         catch_up(table, records, stamps, history, factors, row, step - 1, 2, True)
         stamps[row, 2 * width] = step
@@ -210,19 +234,26 @@ class MomentumStep(NamedTuple):
     of_g: float
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def momentum(worker, workers, barrier, lazy, rows, values, numbers):
+@njit(native=True, nogil=True, error_model="numpy")
+def momentum(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    lazy: LazyTable,
+    rows: I64,
+    values: F32_2D,
+    numbers: MomentumStep,
+) -> None:
     """A step with momentum for rows that may have missed steps before."""
     table, records, stamps, step = lazy.table, lazy.records, lazy.stamps, numbers.step
     history, factors = lazy.history, lazy.factors
     kind = records.dtype.type
     mu, of_m, of_g = kind(numbers.mu), kind(numbers.of_m), kind(numbers.of_g)
     m, width = values.shape
-    flat, flat_records = table.reshape(-1), records.reshape(-1)
     for x in range(m * worker // workers, m * (worker + 1) // workers):
         ahead = rows[min(x + AHEAD, m - 1)]
-        prefetch_row(flat, width, ahead)
-        prefetch_row(flat_records, records.shape[1], ahead)
+        prefetch_row(table, ahead)
+        prefetch_row(records, ahead)
         row = rows[x]
         catch_up(table, records, stamps, history, factors, row, step - 1, 1, True)
         stamps[row, width] = step

@@ -28,6 +28,7 @@ from hashembed.nn.engine.member import Member
 from hashembed.nn.engine.prepare import BUFFERS, Batch, PreparedBatches, group_size
 from hashembed.nn.gpu.kernels import layout
 from hashembed.nn.gpu.places import Places
+from hashembed.nn.gpu.precompile import precompiling
 from hashembed.nn.gpu.rows import update_terms
 from hashembed.nn.gpu.tiles import INTERPRETED, device_of, on_stream
 from hashembed.nn.optim.base import RowOptimizer
@@ -87,6 +88,30 @@ class Steps:
         self.copy_stream: torch.cuda.Stream | None = None  # copies keys, if they are streamed
         if self.cuda:
             self._make_streams(len(members))
+            self._precompile()
+
+    def _precompile(self) -> None:
+        """Compile all kernels of a step at once."""
+        capacity = self.capacities[0]
+        with precompiling(self.device):
+            self._begin()
+            self._batches.fill(0, 0, 1, capacity)
+            self._batches.set_cursor(0, self.cursor)
+            if self.shallow:
+                for i, member in enumerate(self.members):
+                    self._rehearse_fused(i, member, capacity)
+            self._advance(capacity)
+
+    @torch.no_grad()
+    def _rehearse_fused(self, i: int, member: Member, capacity: int) -> None:
+        """Launch the kernels of a member's step and of its scores."""
+        found = self._learn_fused(i, capacity)
+        rows, bag = member.optimizers[0], member.network.bag
+        assert isinstance(rows, RowOptimizer)
+        for table, terms in ((bag.importance, found.P_terms), (bag.weight, found.E_terms)):
+            if table is not None and terms is not None:
+                update_terms(terms, rows.rehearse(table, self.finite[i]))
+        member.network.vectors(self.keys[:1], self._batches.offsets[0, 0, :2])
 
     def _allocate(self, members: Sequence[Member]) -> None:
         """Memory for all documents, in the order of training, and for the counters of a step."""
@@ -168,6 +193,9 @@ class Steps:
         if self.labels is not None:
             self.labels[documents:].zero_()
         self.steps_before.fill_(steps_before)
+        self._begin()
+
+    def _begin(self) -> None:
         with device_of(self.keys):
             triton_batches.begin[(1,)](*self._counters(), num_warps=1, MEMBERS=len(self._members))
 
@@ -273,6 +301,10 @@ class Steps:
             for stream in (stream for streams in self._streams for stream in streams):
                 if stream is not None:
                     here.wait_stream(stream)
+        self._advance(capacity)
+
+    def _advance(self, capacity: int) -> None:
+        """Point to the next step and its batch."""
         with device_of(self.keys):
             triton_batches.advance[(1,)](
                 *self._counters(),
@@ -282,18 +314,25 @@ class Steps:
                 num_warps=1,
             )
 
-    def _train_fused(self, i: int, capacity: int) -> None:
-        """One member's step by the fused kernel."""
-        model, batches, finite = self.members[i], self._batches, self.finite[i]
-        rows, bag, output = model.optimizers[0], model.network.bag, model.network.output
+    def _learn_fused(self, i: int, capacity: int) -> fused.Gradients:
+        """The gradients of one member's step by the fused kernel."""
+        model, batches = self.members[i], self._batches
+        rows = model.optimizers[0]
         assert isinstance(rows, RowOptimizer)
         documents = fused.Documents(
             batches.offsets, batches.labels, batches.weights, self.batch_size, self.longest
         )
-        record = fused.LossRecord(self.step, self.losses[i], finite)
+        record = fused.LossRecord(self.step, self.losses[i], self.finite[i])
         call, places = batches.at_cursor(i, capacity, self.cursor)
         scale = model.scale(self.batch_size)
-        found = fused.learn(model.network, documents, record, call, places, rows.rule_of, scale)
+        return fused.learn(model.network, documents, record, call, places, rows.rule_of, scale)
+
+    def _train_fused(self, i: int, capacity: int) -> None:
+        """One member's step by the fused kernel."""
+        model, finite = self.members[i], self.finite[i]
+        rows, bag, output = model.optimizers[0], model.network.bag, model.network.output
+        assert isinstance(rows, RowOptimizer)
+        found = self._learn_fused(i, capacity)
         here = torch.cuda.current_stream(self.device) if self.cuda else None
         side, P_stream, layer_stream = None, None, None
         if here is not None:

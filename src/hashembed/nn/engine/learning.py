@@ -12,6 +12,7 @@ from hashembed.core.checks import one_of, whole_number
 from hashembed.engine.shallow.model import EPSILON as ADAGRAD_EPSILON
 from hashembed.nn.engine.network import Network
 from hashembed.nn.ops.dispatch import HAS_TRITON
+from hashembed.nn.optim.layer_adam import LayerAdam
 from hashembed.nn.optim.optimizers import RowAdagrad, RowAdam
 
 Optimizer = Literal["adam", "adagrad"]
@@ -45,7 +46,7 @@ def make_optimizers(
     if name == "adam":
         return [
             RowAdam(tables, in_backward=in_backward),
-            torch.optim.Adam(rest, fused=True, capturable=device.type == "cuda"),
+            LayerAdam(rest, fused=True, capturable=device.type == "cuda"),
         ]
     rows = RowAdagrad(tables, eps=ADAGRAD_EPSILON, rowwise=True, in_backward=in_backward)
     for p in tables:  # row-wise even where gradients are dense: on a GPU without Triton

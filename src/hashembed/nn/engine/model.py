@@ -341,7 +341,7 @@ class DeepModel:
         """
         for optimizer in self.optimizers:
             optimizer.step()
-            optimizer.zero_grad()
+        self.network.zero_grad()
         self.network.accept(finite)
 
     def _truth(self, labels: Labels) -> Tensor:

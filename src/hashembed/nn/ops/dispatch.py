@@ -8,6 +8,7 @@ Triton is installed (`on_gpu.py`). Everything else goes to `reference.py`: other
 transforms of `torch.func`, and exported programs, which should not need this package to run.
 """
 
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -150,7 +151,14 @@ def hash_embedding_bag(
 
 def _by_kernels(lookup: Lookup, gpu: bool, places: "Places | None" = None) -> Tensor:
     lookup.check()
-    return on_gpu.run(lookup, places) if gpu else on_cpu.run(lookup)
+    if not (on_gpu if gpu else on_cpu).must_be_eager(lookup):
+        return on_gpu.run(lookup) if gpu else on_cpu.run(lookup)
+    if torch.compiler.is_compiling() or "torch._dynamo" in sys.modules:
+        from hashembed.nn.ops import eager
+
+        out: Tensor = eager.run_on_gpu(lookup, places) if gpu else eager.run_on_cpu(lookup)
+        return out
+    return on_gpu.run_eagerly(lookup, places) if gpu else on_cpu.run_eagerly(lookup)
 
 
 def gpu_call(

@@ -40,18 +40,17 @@ class _Pass(NamedTuple):
 _bag = autograd.make_operator("bag", Bags, _Pass(), "CPU")
 
 
+def must_be_eager(lookup: Lookup) -> bool:
+    """Whether a compiled graph cannot contain the look-up."""
+    return lookup.sparse or may_have_owner(lookup.weight) or may_have_owner(lookup.importance)
+
+
 def run(lookup: Lookup) -> Tensor:
-    """Sums or means of hash vectors (n, D)."""
-    if lookup.sparse or may_have_owner(lookup.weight) or may_have_owner(lookup.importance):
-        out: Tensor = _run_with_owners(lookup)
-        return out
+    """Sums or means of hash vectors (n, D), by an operator that compiled graphs may contain."""
     return _bag(*_bags(lookup, *_locate(*_hash_arguments(lookup))))
 
 
-@torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
-    reason="a row optimizer works outside of compiled graphs"
-)
-def _run_with_owners(lookup: Lookup) -> Tensor:
+def run_eagerly(lookup: Lookup) -> Tensor:
     """With sparse gradients for all tables, or for those that have a row optimizer."""
     rows, buckets = cpu.locate(*_hash_arguments(lookup))
     tables = lookup.weight, lookup.importance

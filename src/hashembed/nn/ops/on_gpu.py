@@ -76,20 +76,19 @@ def call_of(lookup: Lookup) -> Call:
     )
 
 
-def run(lookup: Lookup, places: Places | None = None) -> Tensor:
-    """Sums or means of hash vectors (n, D); `places`: what `prepare` found for this call."""
+def must_be_eager(lookup: Lookup) -> bool:
+    """Whether a compiled graph cannot contain the look-up; outside of graphs, eager is faster."""
     owned = may_have_owner(lookup.weight) or may_have_owner(lookup.importance)
-    if torch.compiler.is_compiling() and not owned:
-        return _bag(*call_of(lookup))
-    out: Tensor = _run_eagerly(lookup, places)
-    return out
+    return owned or not torch.compiler.is_compiling()
 
 
-@torch.compiler.disable(  # type: ignore[no-untyped-call,untyped-decorator]
-    reason="a row optimizer works outside of compiled graphs"
-)
-def _run_eagerly(lookup: Lookup, places: Places | None) -> Tensor:
-    """With gradients of any kind."""
+def run(lookup: Lookup) -> Tensor:
+    """Sums or means of hash vectors (n, D), by an operator that compiled graphs may contain."""
+    return _bag(*call_of(lookup))
+
+
+def run_eagerly(lookup: Lookup, places: Places | None = None) -> Tensor:
+    """The same with gradients of any kind; `places`: what `prepare` found for this call."""
     call = call_of(lookup)
     tables, owners = (
         (call.weight, call.importance),

@@ -16,6 +16,7 @@ from torch import Tensor
 from hashembed.nn import owners
 from hashembed.nn.cpu.launch import ACCUMULATION
 from hashembed.nn.optim.gpu_steps import GpuSteps
+from hashembed.nn.optim.layer_adam import add_param_group
 from hashembed.nn.optim.pending import Tracked
 from hashembed.nn.optim.tables import Group, State, is_capturing, rows_and_values, state_dtype
 
@@ -32,7 +33,7 @@ class RowOptimizer(GpuSteps):
 
     def add_param_group(self, param_group: Group) -> None:
         """More parameters, with options of their own."""
-        super().add_param_group(param_group)
+        add_param_group(self, param_group)
         self._take_tables(self.param_groups[-1])
 
     def _take_tables(self, group: Group) -> None:

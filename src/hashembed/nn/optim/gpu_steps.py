@@ -157,6 +157,15 @@ class GpuSteps(PendingUpdates):
         with self._gpu_step(table, self._started(table), group, finite) as rule:
             yield rule
 
+    def rehearse(self, table: Tensor, finite: Tensor | None) -> "cuda_rows.Rule":
+        """The kernels of a step, not counted, for `precompiling` -> the rule."""
+        group = self.group_of(table)
+        rule = self._ready_gpu_rule(table, self._started(table), group)
+        cuda_rows.begin_step(rule, group["lr"], self._gpu_numbers(group), finite)
+        if rule.history is not None:
+            cuda_rows.end_step(rule)
+        return rule
+
     def rule_of(self, table: Tensor) -> "cuda_rows.Rule":
         """The rule of a table on a GPU, as it is between steps."""
         return self._ready_gpu_rule(table, self._started(table), self.group_of(table))

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from hashembed.core.arrays import F64
-from hashembed.nn.cpu.row_kernels import EPS, LOG_M, LOG_V, TAIL
+from hashembed.nn.cpu.powers import powers_of_two
+from hashembed.nn.cpu.row_kernels import EPS, LOG_KEPT, LOG_M, LOG_V, TAIL
 
 SHORTEST, LONGEST = 2**10, 2**16  # steps that a history holds on the CPU
 
@@ -72,8 +73,7 @@ def recent_factors(history: F64, now: int) -> F64:
     size = history.shape[1]
     steps = np.arange(now, max(now - min(_RECENT, size), -1), -1) % size
     logs = history[_LOGS]
-    factors: F64 = np.exp2(logs[:, now % size, None] - logs[:, steps])
-    return factors
+    return _powers(logs[:, now % size, None] - logs[:, steps])
 
 
 def add_step(history: F64, number: int, step: Step) -> None:
@@ -83,12 +83,24 @@ def add_step(history: F64, number: int, step: Step) -> None:
     history[_LOGS, here] = history[_LOGS, last] + (step.log_m, step.log_v, step.log_kept)
     history[TAIL, here] = 0.0
     history[EPS, here] = step.epsilon
-    weights = np.array([1.0, -0.5, -1.0])
-    level = weights @ history[_LOGS, here]
+    level = _log_move(history[:, here])
     end, first = number, max(1, number - size + 1)
     while end > first:  # back in time, until momentum from then is spent
         begin = max(first, end - _RECENT)
         steps = np.arange(begin, end) % size
-        power = level - weights @ history[_LOGS][:, steps]
-        history[TAIL, steps] += step.move * np.exp2(power)
+        power = level - _log_move(history[:, steps])
+        history[TAIL, steps] += step.move * _powers(power)
         end = begin if power[0] > _NEGLIGIBLE else first
+
+
+def _log_move(history: F64) -> F64:
+    """How far a row moves by its momentum, as a logarithm: m / sqrt(v), and undone by kept."""
+    moved: F64 = history[LOG_M] - 0.5 * history[LOG_V] - history[LOG_KEPT]
+    return moved
+
+
+def _powers(x: F64) -> F64:
+    """2^x."""
+    powers = np.empty(x.shape)
+    powers_of_two(np.ascontiguousarray(x).reshape(-1), powers.reshape(-1))
+    return powers

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hashembed.core.wording import given
 from hashembed.readers.formats.columns import Choice, by_name, choose, describe, find
@@ -26,6 +25,7 @@ from hashembed.readers.rows import (
     Rows,
     encoded,
     kept_columns,
+    null_where,
     unique_names,
 )
 
@@ -160,12 +160,11 @@ class Delimited:
         """The columns to keep, unchanged; null in bad rows."""
         if not self.kept:
             return None
-        names, mask = unique_names(self.names, self.dialect.columns), pa.array(good)
-        cells = {}
+        names, cells = unique_names(self.names, self.dialect.columns), {}
         for column in self.kept:
             slot = slots[column]
             values = table.join(slice(slot, slot + 1), good, False)
-            cells[names[column]] = pc.if_else(mask, values, pa.scalar(None, pa.large_string()))
+            cells[names[column]] = values if good.all() else null_where(~good, values)
         return pa.table(cells)
 
     def _reason(self, table: Table, row: int) -> str:

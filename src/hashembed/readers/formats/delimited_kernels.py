@@ -1,4 +1,4 @@
-"""Kernels that find rows and columns in bytes and gather them into Arrow columns.
+"""Kernels that find the rows and columns of delimited text, and join columns.
 
 Delimited text follows RFC 4180: a quote at the beginning of a column opens it, a doubled quote
 inside is a quote, and a delimiter or a line end follows the closing quote. Elsewhere a quote is an
@@ -6,19 +6,15 @@ ordinary character. A row that breaks these rules ends with its first line, so a
 no more than that line.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from hashembed.core.arrays import I64, U8
+from hashembed.core.arrays import I64, I64_2D, U8, U8_2D, Bools
 from hashembed.core.njit import njit
+from hashembed.readers.formats.line_kernels import NEWLINE, RETURN, SPACE, copy, seek
 
-NEWLINE, RETURN, SPACE, TAB = np.uint8(10), np.uint8(13), np.uint8(32), np.uint8(9)
 QUOTE, BACKSLASH, LETTER_N = np.uint8(34), np.uint8(92), np.uint8(110)
-
-_STRIDE = 32  # bytes compared at once
-_COUNTED = 128  # bytes counted at once: what a byte can count
 
 GOOD, AFTER_QUOTE, OPEN_QUOTE = 0, 1, 2  # states of a row
 PLAIN, QUOTED, DOUBLED = 0, 1, 2  # kinds of columns: without quotes, in them, doubled ones inside
@@ -30,65 +26,12 @@ class FoundRows(NamedTuple):
     fields: I64  # (rows,), number of columns
     lines: I64  # (rows,), first line
     wrong: I64  # (rows,), GOOD, AFTER_QUOTE or OPEN_QUOTE
-    starts: I64  # (rows, slots), bounds of columns
-    ends: I64
-    kinds: U8  # (rows, slots), PLAIN, QUOTED or DOUBLED
+    starts: I64_2D  # (rows, slots), bounds of columns
+    ends: I64_2D
+    kinds: U8_2D  # (rows, slots), PLAIN, QUOTED or DOUBLED
 
 
-@njit(nogil=True, cache=True)
-def seek(data, at, end, one, other):
-    """The position of the first `one` or `other` at or after `at`, or the end."""
-    while at + _STRIDE <= end:
-        part = data[at : at + _STRIDE]
-        hit = False
-        for i in range(_STRIDE):
-            hit |= (part[i] == one) | (part[i] == other)
-        if hit:
-            break
-        at += _STRIDE
-    while at < end and data[at] != one and data[at] != other:
-        at += 1
-    return at
-
-
-@njit(nogil=True, cache=True)
-def _count(data, byte):
-    count, at = 0, 0
-    while at + _COUNTED <= len(data):
-        part = data[at : at + _COUNTED]
-        found = np.uint8(0)
-        for i in range(_COUNTED):
-            found += np.uint8(part[i] == byte)
-        count += found
-        at += _COUNTED
-    for i in range(at, len(data)):
-        count += data[i] == byte
-    return count
-
-
-@njit(nogil=True, cache=True)
-def _behind(data, at, count):
-    size = len(data)
-    while count > 0 and at < size:
-        at = min(seek(data, at, size, NEWLINE, NEWLINE) + 1, size)
-        count -= 1
-    return at
-
-
-@njit(nogil=True, cache=True)
-def scan_lines(data, starts, ends):
-    """Where each line begins and ends, without its line end -> lines."""
-    lines, at, size = 0, 0, len(data)
-    while at < size:
-        stop = seek(data, at, size, NEWLINE, NEWLINE)
-        starts[lines] = at
-        ends[lines] = stop - 1 if stop > at and data[stop - 1] == RETURN else stop
-        lines += 1
-        at = stop + 1
-    return lines
-
-
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _scan_column(data, at, delimiter, quotes):
     """The column that begins at `at` -> bounds, kind, line ends within, end, done, state.
 
@@ -123,7 +66,7 @@ def _scan_column(data, at, delimiter, quotes):
     return start, stop, kind, lines, at, at >= size or data[at] == NEWLINE, GOOD
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _remember(data, at, delimiter, quotes, state, fates):
     """Record where the columns of a broken row begin: a row that reaches one of them breaks too.
 
@@ -138,8 +81,10 @@ def _remember(data, at, delimiter, quotes, state, fates):
     return at
 
 
-@njit(nogil=True, cache=True)
-def scan_rows(data, line, patience, delimiter, quotes, slots, found):
+@njit(native=True, nogil=True)
+def scan_rows(
+    data: U8, line: int, patience: int, delimiter: int, quotes: bool, slots: I64, found: FoundRows
+) -> tuple[int, int, int]:
     """Find the rows of delimited text -> number of rows, bytes used, next line.
 
     line: the number of the first line.
@@ -157,7 +102,7 @@ def scan_rows(data, line, patience, delimiter, quotes, slots, found):
     """
     fields, lines, wrong, starts, ends, kinds = found
     rows, at, size, columns = 0, 0, len(data), len(slots)
-    delimiter = np.uint8(delimiter)
+    comma = np.uint8(delimiter)
     fates = np.zeros(0, np.uint8)
     known = 0  # `fates` is known up to here
     while at < size:
@@ -167,7 +112,7 @@ def scan_rows(data, line, patience, delimiter, quotes, slots, found):
             if at < known and fates[at] != GOOD:
                 state = fates[at]
                 break
-            start, stop, kind, within, at, done, state = _scan_column(data, at, delimiter, quotes)
+            start, stop, kind, within, at, done, state = _scan_column(data, at, comma, quotes)
             line += within
             if state != GOOD:
                 break
@@ -181,7 +126,7 @@ def scan_rows(data, line, patience, delimiter, quotes, slots, found):
         if state != GOOD:
             if len(fates) == 0:
                 fates = np.zeros(size + 1, np.uint8)
-            known = max(known, _remember(data, begin, delimiter, quotes, state, fates))
+            known = max(known, _remember(data, begin, comma, quotes, state, fates))
             at, line = seek(data, begin, size, NEWLINE, NEWLINE) + 1, first
         elif column == 1 and start == stop and kind == PLAIN:
             line += 1
@@ -192,32 +137,28 @@ def scan_rows(data, line, patience, delimiter, quotes, slots, found):
     return rows, min(at, size), line
 
 
-@njit(nogil=True, cache=True)
-def copy(data, start, end, out, to):
-    """out[to:] = data[start:end]. LLVM knows that the indices of slices are not negative."""
-    source = data[start:end]
-    target = out[to : to + len(source)]
-    for i in range(len(source)):
-        target[i] = source[i]
-
-
-@njit(nogil=True, cache=True)
-def gather(data, starts, ends, offsets, out):
-    """out[offsets[i] : offsets[i + 1]] = data[starts[i] : ends[i]]."""
-    for i in range(len(starts)):
-        copy(data, starts[i], ends[i], out, offsets[i])
-
-
-@njit(nogil=True, cache=True)
-def join_columns(data, starts, ends, kinds, good, escapes, offsets, out):
+@njit(native=True, nogil=True)
+def join_columns(
+    data: U8,
+    starts: I64_2D,
+    ends: I64_2D,
+    kinds: U8_2D,
+    first: int,
+    count: int,
+    good: Bools,
+    escapes: bool,
+    offsets: I64,
+    out: U8,
+) -> None:
     """Join the columns of each good row with a space, without their quotes; bad rows are empty.
 
+    first, count: the slots of the columns.
     escapes: whether a backslash and an n stand for a line end.
     """
     to = 0
     for i in range(len(starts)):
-        for j in range(starts.shape[1] if good[i] else 0):
-            if j:
+        for j in range(first, first + count if good[i] else first):
+            if j > first:
                 out[to] = SPACE
                 to += 1
             at, end = starts[i, j], ends[i, j]
@@ -239,41 +180,3 @@ def join_columns(data, starts, ends, kinds, good, escapes, offsets, out):
                 to += 1
                 at = stop + 1
         offsets[i + 1] = to
-
-
-def as_bytes(data: bytes) -> U8:
-    """The bytes as an array."""
-    return np.frombuffer(data, np.uint8)
-
-
-def count_lines(data: bytes) -> int:
-    """The number of line ends, several times faster than `data.count`."""
-    return int(_count(as_bytes(data), NEWLINE))
-
-
-def behind_lines(data: bytes, at: int, count: int) -> int:
-    """The position `count` lines after `at`, or the end."""
-    return int(_behind(as_bytes(data), at, count))
-
-
-def cut_lines(data: bytes) -> tuple[I64, I64]:
-    """Where each line begins and ends."""
-    starts, ends = np.empty((2, count_lines(data) + 1), np.int64)
-    lines = scan_lines(as_bytes(data), starts, ends)
-    return starts[:lines], ends[:lines]
-
-
-def strings(data: U8, starts: I64, ends: I64) -> Any:
-    """An Arrow column of these slices of the data."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(ends - starts, out=offsets[1:])
-    out = np.empty(offsets[-1], np.uint8)
-    gather(data, starts, ends, offsets, out)
-    return string_column(offsets, out)
-
-
-def string_column(offsets: I64, out: U8) -> Any:
-    """An Arrow column of large strings over these buffers."""
-    return pa.LargeStringArray.from_buffers(
-        len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(out)
-    )

@@ -1,12 +1,11 @@
-"""Which format a file has: by its name, or by its first lines."""
+"""Which format a file has: by its name, or by its first lines.
+
+Each format is imported when a file needs it.
+"""
 
 import os
 
 from hashembed.core.wording import given
-from hashembed.readers.formats.delimited import open_delimited
-from hashembed.readers.formats.dialect import recognise, sample_of
-from hashembed.readers.formats.jsonl import JsonLines
-from hashembed.readers.formats.lines import FastText, Lines
 from hashembed.readers.report import DataError
 from hashembed.readers.rows import FORMATS, Options, Parser
 
@@ -39,6 +38,8 @@ def _format_by_content(data: bytes, last: bool, options: Options, file: str) -> 
         return "fasttext"
     if begin.startswith(b"{"):
         return "jsonl"
+    from hashembed.readers.formats.dialect import recognise, sample_of
+
     sample = sample_of(data)
     if recognise(sample, last and len(sample) == len(data), options).columns > 1:
         return "csv"
@@ -59,13 +60,21 @@ def open_parser(
         return None
     format = options.format or _format_by_content(data, last, options, file)
     if format == "lines":
+        from hashembed.readers.formats.lines import Lines
+
         return Lines()
     if format == "fasttext":
+        from hashembed.readers.formats.lines import FastText
+
         return FastText(options.labelled, options.prefix, file)
     if format == "jsonl":
         if data[:1000].lstrip().startswith(b"["):
             raise DataError(
                 f"{file}: found a JSON list, expected JSON lines: one object {{...}} on each line"
             )
+        from hashembed.readers.formats.jsonl import JsonLines
+
         return JsonLines(options, file, before)
+    from hashembed.readers.formats.delimited import open_delimited
+
     return open_delimited(data, last, options, file, before)

@@ -14,12 +14,10 @@ from hashembed.readers.formats.delimited_kernels import (
     GOOD,
     PLAIN,
     FoundRows,
-    as_bytes,
-    count_lines,
     join_columns,
     scan_rows,
-    string_column,
 )
+from hashembed.readers.formats.slices import as_bytes, count_lines, string_column
 from hashembed.readers.rows import Options
 
 DELIMITERS = ",\t;|"
@@ -80,10 +78,11 @@ class Table:
 
     def join(self, slots: slice, good: npt.NDArray[np.bool_], escapes: bool) -> Any:
         """The columns in these slots, joined, as Arrow strings."""
-        starts, ends, kinds = self.starts[:, slots], self.ends[:, slots], self.kinds[:, slots]
-        size = int((ends[good] - starts[good] + 1).sum())
-        offsets, out = np.zeros(len(starts) + 1, np.int64), np.empty(size, np.uint8)
-        join_columns(self.data, starts, ends, kinds, good, escapes, offsets, out)
+        size = int((self.ends[good, slots] - self.starts[good, slots] + 1).sum())
+        offsets, out = np.zeros(len(good) + 1, np.int64), np.empty(size, np.uint8)
+        columns = self.starts, self.ends, self.kinds
+        first, count = slots.start, slots.stop - slots.start
+        join_columns(self.data, *columns, first, count, good, escapes, offsets, out)
         return string_column(offsets, out[: offsets[-1]])
 
 

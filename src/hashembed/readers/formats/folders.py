@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
+from hashembed.core.arrow_columns import text_column
 from hashembed.readers import streams
 from hashembed.readers.encodings import Decoder
 from hashembed.readers.report import DataError, Problem, Report
@@ -53,7 +53,7 @@ def _rows(
 ) -> Rows:
     column = column_of_labels(labels) if options.labelled else None
     lines = np.arange(number, number + len(texts))
-    return Rows(column, pa.array(texts, pa.large_string()), lines, bad)
+    return Rows(column, text_column(texts), lines, bad)
 
 
 def _document(path: str, options: Options, report: Report) -> str:

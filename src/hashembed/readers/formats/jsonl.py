@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from hashembed.core.arrays import I64
+from hashembed.core.arrow_columns import text_column
 from hashembed.readers.formats.columns import choose, describe, find, listing
-from hashembed.readers.formats.delimited_kernels import cut_lines
+from hashembed.readers.formats.slices import cut_lines
 from hashembed.readers.report import DataError, Problem
 from hashembed.readers.rows import (
     JSON_TEXT,
@@ -218,7 +219,7 @@ class JsonLines:
             texts.append(text)
             lines.append(line + i)
         column = column_of_labels(labels) if self.options.labelled else None
-        return Rows(column, pa.array(texts, pa.large_string()), np.array(lines, np.int64), bad)
+        return Rows(column, text_column(texts), np.array(lines, np.int64), bad)
 
     def _kept_values(self, lines: Iterable[bytes]) -> pa.Table:
         """The keys to keep, each value as JSON; null where an object does not have the key."""
@@ -233,7 +234,7 @@ class JsonLines:
         if not columns:  # a table without columns has no number of rows
             return pa.table({NO_COLUMN: pa.nulls(count)})
         kind = pa.large_string()
-        arrays = [pa.array(c + [None] * (count - len(c)), kind) for c in columns.values()]
+        arrays = [text_column(c + [None] * (count - len(c))) for c in columns.values()]
         fields = [pa.field(clean(name), kind, metadata=JSON_TEXT) for name in columns]
         return pa.table(arrays, pa.schema(fields))
 

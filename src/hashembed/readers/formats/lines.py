@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.core.arrays import I64
-from hashembed.core.njit import njit
 from hashembed.core.wording import given
-from hashembed.readers.formats.delimited_kernels import SPACE, TAB, as_bytes, cut_lines, strings
+from hashembed.readers.formats.line_kernels import cut_labels
+from hashembed.readers.formats.slices import as_bytes, cut_lines, strings
 from hashembed.readers.report import Problem
 from hashembed.readers.rows import Rows, encoded
 
@@ -30,36 +30,6 @@ class Lines:
         starts, ends = cut_lines(data)
         texts = strings(as_bytes(data), starts, ends)
         return Rows(None, texts, line + np.arange(len(starts))), len(data)
-
-
-@njit(nogil=True, cache=True)
-def _cut_labels(data, prefix, starts, ends, texts, counts, names, stops):
-    """Find the labels at the beginning of each line -> number of labels.
-
-    The labels of all lines are consecutive: label j is data[names[j] : stops[j]], line i has
-    counts[i] of them, and its text is data[texts[i] : ends[i]].
-    """
-    found, size = 0, len(prefix)
-    for i in range(len(starts)):
-        at, end = starts[i], ends[i]
-        counts[i] = 0
-        while True:
-            while at < end and (data[at] == SPACE or data[at] == TAB):
-                at += 1
-            same = 0
-            while same < size and at + same < end and data[at + same] == prefix[same]:
-                same += 1
-            if same < size:
-                break
-            at += size
-            names[found] = at
-            while at < end and data[at] != SPACE and data[at] != TAB:
-                at += 1
-            stops[found] = at
-            found += 1
-            counts[i] += 1
-        texts[i] = at
-    return found
 
 
 class FastText:
@@ -84,7 +54,7 @@ class FastText:
         begins, counts = np.empty((2, len(starts)), np.int64)
         prefix = self.prefix.encode()
         names, stops = np.empty((2, data.count(prefix) + 1), np.int64)
-        found = _cut_labels(array, as_bytes(prefix), starts, ends, begins, counts, names, stops)
+        found = cut_labels(array, as_bytes(prefix), starts, ends, begins, counts, names, stops)
         if found == data.count(prefix):
             texts = strings(array, begins, ends)
             values = strings(array, names[:found], stops[:found]).cast(pa.string())

@@ -22,7 +22,6 @@ from hashembed.readers.rows import (
 
 Place = tuple[int, ...]  # the index of a column, and of the nested columns within it
 
-MAGIC = b"PAR1"
 _BATCH = 1 << 13  # rows
 
 

@@ -14,55 +14,21 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.core.arrays import I64, U8, U64_2D
-from hashembed.core.intrinsics import bit_count, leading_zeros
-from hashembed.core.njit import njit
-from hashembed.core.threads import cpu_count, run_workers, wait_for_all
+from hashembed.core.arrays import I64
+from hashembed.core.threads import cpu_count, run_workers
+from hashembed.text.counts.distinct_kernels import BITS, add_all, mark
 
 if TYPE_CHECKING:
     from hashembed.text.config import TextConfig
 
 CHUNK_BYTES = 4 << 20
-_BITS = 1 << 24
-
-
-@njit(native=True, nogil=True)
-def _mark(worker: int, workers: int, barrier: I64, keys: I64, bitmaps: U64_2D) -> int:
-    """Set one of 2^24 bits for each key, each worker in its own map -> how many are set in any."""
-    own, words = bitmaps[worker], bitmaps.shape[1]
-    for x in range(len(keys) * worker // workers, len(keys) * (worker + 1) // workers):
-        bit = np.uint64(keys[x]) >> np.uint64(40)
-        own[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-    wait_for_all(barrier, workers)
-    ones = 0
-    for x in range(words * worker // workers, words * (worker + 1) // workers):
-        word = np.uint64(0)
-        for other in range(workers):
-            word |= bitmaps[other, x]
-        ones += int(bit_count(word))
-    return ones
 
 
 def count_distinct(keys: I64, threads: int | None = None) -> int:
     """About how many distinct keys there are: within 1% up to 50 million."""
     workers = (threads or cpu_count()) if len(keys) > 1_000_000 else 1
-    ones = run_workers(_mark, workers, keys, np.zeros((workers, _BITS // 64), np.uint64))
-    return round(-_BITS * log(max(_BITS - sum(ones), 1) / _BITS))
-
-
-@njit(error_model="numpy")
-def add_to_registers(key, registers, precision):
-    """Count one key: the low bits choose a register, the zeros above the rest are its rank."""
-    bits = np.uint64(key)
-    rank = leading_zeros(bits >> np.uint64(precision)) - np.uint64(precision) + np.uint64(1)
-    register = bits & np.uint64(len(registers) - 1)
-    registers[register] = max(registers[register], np.uint8(rank))
-
-
-@njit(native=True, nogil=True, error_model="numpy")
-def _add_all(keys: I64, registers: U8, precision: int) -> None:
-    for x in range(len(keys)):
-        add_to_registers(keys[x], registers, precision)
+    ones = run_workers(mark, workers, keys, np.zeros((workers, BITS // 64), np.uint64))
+    return round(-BITS * log(max(BITS - sum(ones), 1) / BITS))
 
 
 class DistinctCounter:
@@ -86,7 +52,7 @@ class DistinctCounter:
 
     def update(self, keys: npt.ArrayLike) -> None:
         """Count some int64 keys."""
-        _add_all(np.ascontiguousarray(keys, np.int64).ravel(), self.registers, self.precision)
+        add_all(np.ascontiguousarray(keys, np.int64).ravel(), self.registers, self.precision)
 
     def merge(self, other: "DistinctCounter") -> None:
         """Count all that `other` has counted: a union, so common keys count once."""

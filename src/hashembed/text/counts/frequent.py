@@ -19,100 +19,26 @@ depends only on the stream, not on threads or batches. All of the above holds fo
 N and n about a sixteenth of the whole.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from hashembed.core.arrays import I64, U8
-from hashembed.core.intrinsics import prefetch
-from hashembed.core.njit import njit
+from hashembed.core.arrays import I64
 from hashembed.core.threads import cpu_count, run_workers
-from hashembed.hashing.scalars import SALT, lane_b, reduce_range, spread_key
-from hashembed.text.counts.distinct import DistinctCounter, add_to_registers
+from hashembed.hashing.scalars import SALT
+from hashembed.text.counts.distinct import DistinctCounter
+from hashembed.text.counts.frequent_kernels import (
+    FLOOR,
+    KEY,
+    LOAD,
+    MISSED,
+    PARTS,
+    SEEN,
+    USED,
+    Summary,
+    count_keys,
+)
 
-PARTS = 16
 SLOT_BYTES = 24
-_LOAD = 0.7  # of a part's slots in use when it forgets
 _LEAST_SLOTS = 8  # in a part
-_AHEAD = 64  # keys whose slots are prefetched at a time
-
-KEY, SEEN, MISSED = range(3)  # the columns of a slot; one that was never seen is empty
-FLOOR, USED = range(2)  # the columns of a part's state: the floor, and slots in use
-
-
-class Summary(NamedTuple):
-    """All that counting changes."""
-
-    tables: I64  # (PARTS, slots, 3)
-    salt: np.uint64  # of the slots
-    state: I64  # (PARTS, 2)
-    registers: U8  # (threads, registers of a `DistinctCounter`)
-    precision: int  # of that counter
-
-
-@njit(error_model="numpy")
-def _first_slot(table, key, salt):
-    """Where the search for a key begins."""
-    return reduce_range(spread_key(key, salt) >> np.uint64(32), len(table))
-
-
-@njit(error_model="numpy")
-def _slot(table, key, salt):
-    """Where the key is, or the empty slot where it belongs."""
-    i = _first_slot(table, key, salt)
-    while table[i, SEEN] and table[i, KEY] != key:
-        i += 1
-        if i == len(table):
-            i = 0
-    return i
-
-
-@njit(error_model="numpy")
-def _forget(table, salt):
-    """Drop all keys up to the median of seen + missed -> the median, and how many keys stay."""
-    old = table[table[:, SEEN] > 0]
-    most = old[:, SEEN] + old[:, MISSED]
-    floor = np.partition(most, len(most) // 2)[len(most) // 2]
-    table[:] = 0
-    used = 0
-    for x in range(len(old)):
-        if most[x] > floor:
-            table[_slot(table, old[x, KEY], salt)] = old[x]
-            used += 1
-    return floor, used
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _update(worker, workers, barrier, keys, summary, threshold, marks):
-    """Count the keys of this worker's parts; mark those whose certain count reaches `threshold`."""
-    tables, salt, state = summary.tables, summary.salt, summary.state
-    registers, precision = summary.registers[worker], summary.precision
-    limit = np.int64(tables.shape[1] * _LOAD)
-    waiting, m, x = np.empty(_AHEAD, np.int64), 0, 0
-    while x < len(keys) or m:
-        while x < len(keys) and m < _AHEAD:
-            part = reduce_range(lane_b(keys[x]), PARTS)
-            waiting[m] = x
-            if part % workers == worker:
-                prefetch(tables[part], _first_slot(tables[part], keys[x], salt))
-                m += 1
-            x += 1
-        for j in range(m):
-            key = keys[waiting[j]]
-            part = reduce_range(lane_b(key), PARTS)
-            table = tables[part]
-            i = _slot(table, key, salt)
-            if table[i, SEEN] == 0:
-                add_to_registers(key, registers, precision)
-                if state[part, USED] >= limit:
-                    state[part, FLOOR], state[part, USED] = _forget(table, salt)
-                    i = _slot(table, key, salt)
-                table[i, KEY], table[i, MISSED] = key, state[part, FLOOR]
-                state[part, USED] += 1
-            table[i, SEEN] += 1
-            if table[i, SEEN] == threshold:
-                marks[waiting[j]] = True
-        m = 0
 
 
 class HeavyHitters:
@@ -145,7 +71,7 @@ class HeavyHitters:
     @property
     def capacity(self) -> int:
         """How many keys fit, n above; a little less if hashes are uneven."""
-        return PARTS * int(self._summary.tables.shape[1] * _LOAD)
+        return PARTS * int(self._summary.tables.shape[1] * LOAD)
 
     @property
     def floor(self) -> int:
@@ -159,7 +85,7 @@ class HeavyHitters:
         """
         marks = np.zeros(len(keys), np.bool_)
         run_workers(
-            _update,
+            count_keys,
             self.threads,
             np.ascontiguousarray(keys, np.int64),
             self._summary,

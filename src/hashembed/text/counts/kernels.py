@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hashembed.core.arrays import I64, U16
+from hashembed.core.arrays import I32, I64, I64_2D, U8, U16, U32, Bools
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.core.threads import wait_for_all
@@ -24,7 +24,7 @@ FULL = np.uint16(0xFFFF)  # a cell that counts no further
 POSITIONS = 1 << 32  # values of the high lane
 LOAD = 0.7  # the load above which a table drops half of its range
 
-_entry = njit(nogil=True, cache=True, error_model="numpy")
+_entry = njit(native=True, nogil=True, error_model="numpy")
 
 
 class Sketch(NamedTuple):
@@ -44,9 +44,9 @@ class Passed(NamedTuple):
 class CountTables(NamedTuple):
     """Open hash tables of keys and their counts, one for each worker."""
 
-    keys: I64  # (workers, slots)
-    counts: I64  # (workers, slots); 0 marks an empty slot
-    rounds: I64  # (workers, 3): the range of high lanes counted in this round, and how many keys
+    keys: I64_2D  # (workers, slots)
+    counts: I64_2D  # (workers, slots); 0 marks an empty slot
+    rounds: I64_2D  # (workers, 3): the range of high lanes counted in this round, and how many keys
     salt: np.uint64
 
 
@@ -59,7 +59,7 @@ def _cell(key, shift):
 
 
 @_entry
-def add_to_sketch(worker, workers, barrier, keys, sketch):
+def add_to_sketch(worker: int, workers: int, barrier: I64, keys: I64, sketch: Sketch) -> None:
     """Add one to the cell of every key."""
     cells, shift = sketch
     low = len(cells) * worker // workers
@@ -73,7 +73,7 @@ def add_to_sketch(worker, workers, barrier, keys, sketch):
 
 
 @_entry
-def count_cells(cells, histogram):
+def count_cells(cells: U16, histogram: I64) -> None:
     """histogram[v] += the number of cells that hold v."""
     for cell in range(len(cells)):
         histogram[cells[cell]] += 1
@@ -119,7 +119,16 @@ def _halve(keys, counts, low, high, salt):
 
 
 @_entry
-def count_chosen(worker, workers, barrier, keys, sketch, threshold, passed, tables):
+def count_chosen(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    keys: I64,
+    sketch: Sketch,
+    threshold: int,
+    passed: Passed,
+    tables: CountTables,
+) -> None:
     """Count the keys whose cells hold at least `threshold`, each worker those that it owns.
 
     A table that gets too full gives up the upper half of its range.
@@ -158,7 +167,7 @@ def count_chosen(worker, workers, barrier, keys, sketch, threshold, passed, tabl
 
 
 @_entry
-def build_index(keys, slots, salt):
+def build_index(keys: I64, slots: I32, salt: np.uint64) -> None:
     """Slots (a power of two) of an open table: rank + 1 of the key there, or 0."""
     mask = u32(len(slots) - 1)
     for rank in range(len(keys)):
@@ -178,7 +187,16 @@ def _rank(key, known, slots, salt):
 
 
 @_entry
-def look_up(worker, workers, barrier, keys, known, slots, salt, ranks):
+def look_up(
+    worker: int,
+    workers: int,
+    barrier: I64,
+    keys: I64,
+    known: I64,
+    slots: I32,
+    salt: np.uint64,
+    ranks: I64,
+) -> None:
     """ranks (N,) of keys (N,); -1 for an unknown key."""
     n = len(keys)
     mask = u32(len(slots) - 1)
@@ -190,7 +208,7 @@ def look_up(worker, workers, barrier, keys, known, slots, salt, ranks):
 
 
 @_entry
-def first_places(ranks, places, seen):
+def first_places(ranks: I64, places: I64, seen: Bools) -> int:
     """Write to `places` where ranks not `seen` before occur first, and mark them -> how many."""
     count = 0
     for x in range(len(ranks)):
@@ -206,7 +224,7 @@ def first_places(ranks, places, seen):
 
 
 @_entry
-def front_code(data, offsets, order, shared, tails, out):
+def front_code(data: U8, offsets: I64, order: U32, shared: U8, tails: U32, out: U8) -> int:
     """Strings in `order`: how many bytes each shares with the one before, and how many it adds.
 
     The added bytes go to `out` -> their number.
@@ -227,7 +245,7 @@ def front_code(data, offsets, order, shared, tails, out):
 
 
 @_entry
-def front_decode(rest, shared, tails, order, offsets, out):
+def front_decode(rest: U8, shared: U8, tails: U32, order: U32, offsets: I64, out: U8) -> None:
     """The inverse: string x goes to out[offsets[order[x]]] and on."""
     i, before = 0, 0
     for x in range(len(order)):
