@@ -13,6 +13,7 @@ from hashembed.classify.estimator import Estimator
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.core.arrays import F32
 from hashembed.engine.history import History
+from hashembed.engine.outputs import fill_logarithms
 from hashembed.engine.protocol import Engine, to_probabilities
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.text.config import Punctuation, TextConfig
@@ -269,8 +270,10 @@ class TrainedClassifier(Estimator):
         return p
 
     def _prior_logits(self) -> F32:
-        prior = np.clip(self.prior_, 1e-6, 1 - 1e-6)
-        return np.asarray(np.log(prior / (1 - prior)) if self._multilabel else np.log(prior))
+        prior = np.clip(self.prior_.astype(np.float64), 1e-6, 1 - 1e-6)
+        logits = np.empty_like(prior)
+        fill_logarithms(prior / (1 - prior) if self._multilabel else prior, logits)
+        return logits.astype(np.float32)
 
     def _judged(
         self, texts: Any, labels: Any, threshold: float | None, top: int | None

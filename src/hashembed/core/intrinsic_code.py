@@ -102,3 +102,34 @@ def leading_zeros(typingctx, x):
         return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def bits_of(typingctx, x):
+    """The bits of a float64, as an int64."""
+
+    def codegen(context, builder, sig, args):
+        return builder.bitcast(args[0], _I64)
+
+    return types.int64(types.float64), codegen
+
+
+@intrinsic
+def float_of(typingctx, bits):
+    """The float64 with these bits."""
+
+    def codegen(context, builder, sig, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen
+
+
+@intrinsic
+def sqrt32(typingctx, x):
+    """The square root of a float32, as an instruction instead of a call of libm."""
+
+    def codegen(context, builder, sig, args):
+        function = builder.module.declare_intrinsic("llvm.sqrt", [ir.FloatType()])
+        return builder.call(function, args)
+
+    return types.float32(types.float32), codegen

@@ -1,13 +1,13 @@
 """Several engines that train on the same batches and vote."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from hashembed.core.arrays import F32, F64, I64
+from hashembed.core.arrays import F32, I64
 from hashembed.engine.labels import Labels
+from hashembed.engine.outputs import fill_mean_scores
 from hashembed.engine.protocol import (
     Engine,
     Kept,
@@ -108,12 +108,10 @@ class Ensemble:
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes): the logarithm or log-odds of the mean probabilities."""
-        z = np.stack([member.scores(bags).astype(np.float64) for member in self.members])
-        if self.multilabel:
-            scores = _log_mean(-np.logaddexp(0, -z)) - _log_mean(-np.logaddexp(0, z))
-        else:
-            scores = _log_mean(z - np.logaddexp.reduce(z, axis=2)[..., None])
-        return scores.astype(np.float32)
+        z = np.stack([member.scores(bags) for member in self.members])
+        scores = np.empty(z.shape[1:], np.float32)
+        fill_mean_scores(z, self.multilabel, scores)
+        return scores
 
     def vectors(self, bags: Bags) -> F32:
         """The vectors of all members (documents, members x d), side by side."""
@@ -170,9 +168,3 @@ def _check_same(what: str, found: set[Any]) -> None:
 def _part(tensors: State, i: int) -> State:
     start = f"{i}."
     return {n.removeprefix(start): array for n, array in tensors.items() if n.startswith(start)}
-
-
-def _log_mean(logarithms: F64) -> F64:
-    """log p of each member (members, n, C) -> the logarithm of the mean p (n, C)."""
-    total: F64 = np.logaddexp.reduce(logarithms, axis=0)
-    return total - math.log(len(logarithms))

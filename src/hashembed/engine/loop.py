@@ -15,6 +15,7 @@ from hashembed.core.arrays import F32, F64, I64
 from hashembed.engine.defaults import TrainConfig, default_batch, default_rate
 from hashembed.engine.history import Epoch, History
 from hashembed.engine.labels import Labels
+from hashembed.engine.outputs import fill_losses
 from hashembed.engine.protocol import Engine, Kept, LossNotFiniteError, loss_not_finite
 from hashembed.engine.training_state import TrainingState
 from hashembed.hashing.bags import Bags
@@ -234,14 +235,11 @@ class _Run:
 
 def evaluate(engine: Engine, bags: Bags, labels: Labels) -> dict[str, float]:
     """Loss and accuracy on whole documents; with several labels, right is the exact set."""
-    z = engine.scores(bags).astype(np.float64)
-    truth = labels.matrix(z.shape[1])
+    z, losses = engine.scores(bags), np.empty(len(bags))
+    fill_losses(np.ascontiguousarray(z), labels.labels, labels.offsets, engine.multilabel, losses)
     if engine.multilabel:
-        losses = (np.maximum(z, 0) - z * truth + np.log1p(np.exp(-np.abs(z)))).sum(axis=1)
-        right = ((z > 0) == truth).all(axis=1)
+        right = ((z > 0) == labels.matrix(z.shape[1])).all(axis=1)
     else:
-        top = z.max(axis=1, keepdims=True)
-        losses = np.log(np.exp(z - top).sum(axis=1)) + top[:, 0] - z[truth]
         right = z.argmax(axis=1) == labels.labels
     return {
         "validation_loss": float(losses.mean()) if len(losses) else 0.0,

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from hashembed.core.arrays import F32, F64, I64
 from hashembed.engine.labels import Labels
+from hashembed.engine.outputs import make_probabilities
 from hashembed.hashing.bags import Bags
 
 State = dict[str, npt.NDArray[Any]]
@@ -171,8 +172,6 @@ def check_arrays(wanted: Mapping[str, Any], found: State) -> None:
 
 def to_probabilities(scores: Floats, multilabel: bool) -> Floats:
     """Logits (..., classes) -> softmax, or with several labels sigmoids; the type is kept."""
-    if multilabel:
-        e = np.exp(-np.abs(scores))
-        return np.asarray(np.where(scores >= 0, 1, e) / (1 + e), scores.dtype)
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(e / e.sum(axis=-1, keepdims=True), scores.dtype)
+    z = np.array(scores, np.float64, order="C")
+    make_probabilities(z.reshape(-1, z.shape[-1]), multilabel)
+    return np.asarray(z, scores.dtype)

@@ -9,37 +9,88 @@ from numba import njit
 from hashembed.engine.shallow import arrays
 from hashembed.engine.shallow.forward import find_distinct
 from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.shallow.parts import dot_rows, log, row_sum
 from hashembed.engine.shallow.vectors import (
-    dot,
-    load_row,
+    larger,
+    largest_of,
+    load,
+    only_first,
     plus,
-    plus_scaled,
-    store_row,
+    scaled,
+    size_of,
+    store,
+    times,
     zero_vector,
 )
 from hashembed.hashing.scalars import SPREAD
 from hashembed.hashing.spec import HashSpec
 
 
-def operations(d: int):
+def operations(width: int):
     @njit
     def compute(table, number):
-        store_row(table, 2, plus(load_row(table, 0, d), load_row(table, 1, d)))
-        store_row(table, 3, plus_scaled(load_row(table, 0, d), number, load_row(table, 1, d)))
-        store_row(table, 4, zero_vector(d))
-        return dot(load_row(table, 0, d), load_row(table, 1, d))
+        columns = table.shape[1]
+        for c in range(0, columns, width):
+            one, two = load(table, 0, c, width), load(table, 1, c, width)
+            store(table, 2, c, plus(one, two))
+            store(table, 3, c, plus(one, scaled(number, two)))
+            store(table, 4, c, zero_vector(width))
+            store(table, 5, c, times(one, two))
+            store(table, 6, c, larger(one, size_of(two)))
+            store(table, 7, c, only_first(one, 3 - c // width, number))
+        return dot_rows(table, 0, table, 1, columns, width), largest_of(load(table, 0, 0, width))
 
     return compute
 
 
-@pytest.mark.parametrize("d", [1, 3, 16, 17, 40])
-def test_vectors(d):
-    table = np.random.default_rng(0).standard_normal((6, d)).astype(np.float32)
+@pytest.mark.parametrize("d", [1, 3, 16, 17, 40, 100])
+@pytest.mark.parametrize("width", [16, 32])
+def test_vectors(d, width):
+    blocks = -(-d // width)
+    table = np.zeros((9, blocks * width), np.float32)
+    table[:, :d] = np.random.default_rng(0).standard_normal((9, d))
     a, b, *_, after = table.copy()
-    product = operations(d)(table, np.float32(2.5))
+    number = np.float32(2.5)
+    product, largest = operations(width)(table, number)
     np.testing.assert_allclose(product, a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
-    want = [a, b, a + b, a + np.float32(2.5) * b, np.zeros(d), after]
-    np.testing.assert_allclose(table, want, rtol=1e-6, atol=1e-6)
+    assert largest == a[:width].max()
+    first = np.where(np.arange(width) < 3 - np.arange(blocks)[:, None], a.reshape(-1, width), 2.5)
+    products = [a + b, a + number * b, np.zeros_like(a), a * b]
+    want = [a, b, *products, np.maximum(a, abs(b)), first.ravel(), after]
+    assert np.array_equal(table, want)
+
+
+def in_pairs(numbers: np.ndarray) -> np.float32:
+    """The sum of a row in the order that the kernels add in."""
+    blocks = numbers.reshape(-1, 16)
+    total = blocks[0]
+    for block in blocks[1:]:
+        total = total + block
+    while len(total) > 1:
+        total = total[: len(total) // 2] + total[len(total) // 2 :]
+    return total[0]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 7])
+def test_every_machine_adds_in_this_order(blocks):
+    a, b = np.random.default_rng(1).standard_normal((2, 16 * blocks)).astype(np.float32)
+    table = np.stack([a, b])
+    dot = njit(lambda table: dot_rows(table, 0, table, 1, table.shape[1], 16))
+    assert dot(table) == in_pairs(a * b)
+    assert njit(lambda table: row_sum(table, 1))(table) == in_pairs(b)
+    if blocks == 2:  # however wide the vectors are
+        assert njit(lambda table: dot_rows(table, 0, table, 1, 32, 32))(table) == in_pairs(a * b)
+
+
+def test_logarithm():
+    compute = njit(lambda x: log(x))
+    bits = np.arange(1, 0x7F800000, 9973, dtype=np.uint32)  # all magnitudes, denormal ones too
+    values = np.concatenate([bits.view(np.float32), np.linspace(0.5, 2, 100_001, dtype=np.float32)])
+    found = np.array([compute(x) for x in values], np.float64)
+    want = np.log(values.astype(np.float64))
+    assert (abs(found - want) <= 1e-7 * abs(want)).all()
+    assert compute(np.float32(np.inf)) == np.inf
+    assert np.isnan(compute(np.float32(np.nan)))
 
 
 @njit("int64(int64[::1], uint32[::1], uint32[::1], uint64)")

@@ -8,9 +8,9 @@ import numpy as np
 from hashembed.core.intrinsics import AHEAD, prefetch
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import DOCUMENTS_AHEAD, Shard, Step
-from hashembed.engine.shallow.parts import hash_vector
-from hashembed.engine.shallow.vectors import load_row, plus, store_row, zero_vector
-from hashembed.hashing.locate import IDENTITY, INDEPENDENT, bucket_of, row_of
+from hashembed.engine.shallow.parts import hash_keys, hash_rows, hash_vector
+from hashembed.engine.shallow.vectors import load, plus, store, zero_vector
+from hashembed.hashing.locate import IDENTITY, INDEPENDENT, SHARED
 from hashembed.hashing.scalars import fmix32, reduce_range, spread_key
 
 LONGEST_AHEAD = 512  # keys of a document to prefetch; the hardware prefetcher finds the rest
@@ -46,8 +46,8 @@ def make_step(number, worker, workers, job):
         shards=shards,
         scale=np.uint64((shards << 32) // job.num_rows),
         rate=batches.rates[number],
-        counts=scratch.counts[: size * shards].reshape((size, shards)),
-        runs=scratch.runs[: (size + 1) * shards].reshape((size + 1, shards)),
+        counts=scratch.counts[:size],
+        runs=scratch.runs[: size + 1],
     )
 
 
@@ -98,8 +98,7 @@ def count_tokens(step, job, indexing):
             prefetch(documents.keys, documents.starts[later] + y)
         # Views that begin at 0: for `keys[start + y]` Numba would check if the index is negative.
         keys, rows = documents.keys[start : start + length], scratch.rows[at : at + length]
-        for y in range(length):
-            rows[y] = np.uint32(row_of(keys[y], seed, K, indexing))
+        hash_rows(keys, seed, K, indexing, rows)
         own = counts[x - step.first]
         for s in range(shards):
             own[s] = 0
@@ -112,8 +111,8 @@ def sort_tokens(step, job, indexing):
     """Move the tokens of this worker's documents to their shards."""
     documents, batches, scratch = job.documents, job.batches, job.scratch
     counts, runs, cursor = step.counts, step.runs, scratch.cursors[step.worker]
-    first, scale = step.first, step.scale
-    documents_here, shards = counts.shape
+    first, scale, shards = step.first, step.scale, step.shards
+    documents_here = len(counts)
     for s in range(shards):
         cursor[s] = 0
     for q in range(documents_here):
@@ -142,7 +141,7 @@ def sort_tokens(step, job, indexing):
             scratch.marks[np.uint64(to)] = keys[y] if indexing == INDEPENDENT else rows[y]
 
 
-@njit(inline="always")
+@njit(error_model="numpy")
 def find_distinct(marks, places, table, salt):
     """Move the distinct ones of `marks`, in order of appearance, to its front -> their number.
 
@@ -172,25 +171,7 @@ def find_distinct(marks, places, table, salt):
 
 
 @njit(inline="always")
-def hash_distinct(marks, rows, buckets, tables, K, B, k, indexing):
-    """Rows and buckets of distinct tokens.
-
-    The innermost loops run over tokens and write one array each, so LLVM vectorises them.
-    """
-    seed = tables.seeds[0]
-    for u in range(len(marks)):
-        if indexing == INDEPENDENT:
-            rows[u] = np.uint32(row_of(marks[u], seed, K, indexing))
-        else:
-            rows[u] = np.uint32(marks[u])
-    for i in range(k):
-        own, seed = buckets[i], tables.seeds[i + 1]
-        for u in range(len(marks)):
-            own[u] = np.uint32(bucket_of(i, marks[u], rows[u], seed, B, indexing))
-
-
-@njit(inline="always")
-def hash_vectors(used, shard, tables, d, k, importance):
+def hash_vectors(used, shard, tables, columns, width, wide, k, importance):
     """The hash vectors of the distinct tokens of a shard, and their importance weights."""
     E, records, rows, buckets = tables.E, tables.records, shard.rows, shard.buckets
     weights, vectors = shard.weights, shard.vectors
@@ -199,31 +180,47 @@ def hash_vectors(used, shard, tables, d, k, importance):
             prefetch(records, rows[u + AHEAD])
         for i in range(k):
             prefetch(E, buckets[i, u + AHEAD])
-        store_row(vectors, u, hash_vector(E, records, rows[u], buckets, u, d, k, importance))
+        row = rows[u]
+        for c in range(0, columns - wide + 1, wide):
+            store(vectors, u, c, hash_vector(E, records, row, buckets, u, c, wide, k, importance))
+        for c in range(columns // wide * wide, columns, width):
+            store(vectors, u, c, hash_vector(E, records, row, buckets, u, c, width, k, importance))
         if importance:
             for i in range(k):
-                weights[u, i] = records[rows[u], i]
+                weights[u, i] = records[row, i]
 
 
 @njit(inline="always")
-def add_runs(shard, runs, d, partial):
-    """partial[q] = sum of the vectors of document q's tokens in the shard."""
+def add_run(begin, end, places, vectors, column, width):
+    """The sum of a part of the vectors of the tokens begin..end-1."""
+    total = zero_vector(width)
+    for x in range(begin, end):
+        total = plus(total, load(vectors, places[x], column, width))
+    return total
+
+
+@njit(inline="always")
+def add_runs(shard, runs, columns, width, wide, partial, first):
+    """partial[first + q] = sum of the vectors of document q's tokens in the shard."""
     s, low, places, vectors = shard.number, shard.low, shard.places, shard.vectors
     for q in range(len(runs) - 1):
-        h = zero_vector(d)
-        for x in range(runs[q, s] - low, runs[q + 1, s] - low):
-            h = plus(h, load_row(vectors, places[x], d))
-        store_row(partial, q, h)
+        begin, end = runs[q, s] - low, runs[q + 1, s] - low
+        for c in range(0, columns - wide + 1, wide):
+            store(partial, first + q, c, add_run(begin, end, places, vectors, c, wide))
+        for c in range(columns // wide * wide, columns, width):
+            store(partial, first + q, c, add_run(begin, end, places, vectors, c, width))
 
 
 @njit(inline="always")
-def embed_shard(number, step, job, d, k, importance, indexing):
+def embed_shard(number, step, job, columns, width, wide, k, importance, indexing):
     """What a shard adds to the document vectors."""
     tables, scratch, K, B = job.tables, job.scratch, job.num_rows, job.num_buckets
     shard = shard_views(number, step, scratch)
     marks = shard.marks
     used = find_distinct(marks, shard.places, scratch.found[step.worker], scratch.salt)
     scratch.distinct[number] = used
-    hash_distinct(marks[:used], shard.rows, shard.buckets, tables, K, B, k, indexing)
-    hash_vectors(used, shard, tables, d, k, importance)
-    add_runs(shard, step.runs, d, scratch.partial[number])
+    code = IDENTITY if indexing == SHARED else indexing  # marks are rows then
+    hash_keys(marks[:used], tables.seeds, K, B, k, code, shard.rows, shard.buckets)
+    hash_vectors(used, shard, tables, columns, width, wide, k, importance)
+    first = number * job.batches.batch_size
+    add_runs(shard, step.runs, columns, width, wide, scratch.partial, first)

@@ -27,11 +27,14 @@ from hashembed.engine.shallow.arrays import (
     aligned,
     make_batches,
     make_scratch,
+    padded,
+    padded_rows,
     record_width,
 )
 from hashembed.engine.shallow.kernel import Kernels, kernels_for
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.initial import IMPORTANCE_STD, WEIGHT_STD
+from hashembed.hashing.locate import indexing_code
 from hashembed.hashing.spec import HashSpec, derive_seeds
 
 OUTPUT_RANGE = 0.25
@@ -74,11 +77,11 @@ class ShallowModel:
         self.spec, self.importance, self.multilabel = spec, importance, multilabel
         self.threads = threads or cpu_count()
         B, d, seed = spec.num_buckets, embedding_dim, seed & (2**63 - 1)
-        E = aligned(B, d)
-        fill_normal(E, WEIGHT_STD, (seed, 0), self.threads)
+        self._prepare(B, d, num_classes)
+        tables = self.tables
+        fill_normal(tables.E, WEIGHT_STD, (seed, 0), self.threads)
         rng = np.random.default_rng((seed, 1))
-        W = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d)).astype(np.float32)
-        self.tables = _tables(spec, E, W, importance)
+        tables.W[:] = rng.uniform(-OUTPUT_RANGE, OUTPUT_RANGE, (num_classes, d))
         if importance:
             fill_normal(self.importance_weights, IMPORTANCE_STD, (seed, 2), self.threads)
 
@@ -99,15 +102,41 @@ class ShallowModel:
         self = cls.__new__(cls)
         self.spec, self.importance, self.multilabel = spec, "P" in tensors, multilabel
         self.threads = threads or cpu_count()
-        E = aligned(*tensors["E"].shape)
-        E[:] = tensors["E"]
-        self.tables = _tables(spec, E, tensors["W"].astype(np.float32), self.importance)
+        num_buckets, d = tensors["E"].shape
+        self._prepare(num_buckets, d, len(tensors["W"]))
         arrays = self._arrays()
         if unknown := tensors.keys() - arrays.keys():
             raise ValueError(f"tensors that are not known: {', '.join(sorted(unknown))}")
         for name in tensors:
             np.copyto(arrays[name], tensors[name])
         return self
+
+    def _prepare(self, num_buckets: int, d: int, num_classes: int) -> None:
+        """Tables without weights, with everything else at zero."""
+        self.embedding_dim = d
+        k = self.spec.num_hashes
+        records = aligned(self.spec.num_embeddings if self.importance else 1, record_width(k))
+        records.fill(0)
+        W = padded_rows(num_classes, d)
+        self.memory = Tables(
+            E=padded_rows(num_buckets, d),
+            E_square=np.zeros(num_buckets, np.float32),
+            records=records,
+            slots=records.view(np.uint32),
+            W=W,
+            W_square=np.zeros_like(W),
+            bias=np.zeros(num_classes, np.float32),
+            bias_square=np.zeros(num_classes, np.float32),
+            seeds=derive_seeds(self.spec.seed, k),
+        )
+
+    @property
+    def tables(self) -> Tables:
+        """The tables without the padding of their rows, which is zero: views."""
+        memory, d = self.memory, self.embedding_dim
+        return memory._replace(
+            E=memory.E[:, :d], W=memory.W[:, :d], W_square=memory.W_square[:, :d]
+        )
 
     def mean_squares(self) -> dict[str, float]:
         """The mean accumulator of the rows that were ever touched, for each table."""
@@ -129,7 +158,7 @@ class ShallowModel:
 
         The logits of the others do not change.
         """
-        tables, more = self.tables, num_classes - len(self.tables.bias)
+        tables, more = self.memory, num_classes - len(self.memory.bias)
         if more < 0:
             raise ValueError(f"found {len(tables.bias)} classes, cannot shrink to {num_classes}")
 
@@ -137,7 +166,7 @@ class ShallowModel:
             tail = np.full((more, *array.shape[1:]), value, np.float32)
             return np.concatenate([array, tail])
 
-        self.tables = tables._replace(
+        self.memory = tables._replace(
             W=longer(tables.W),
             W_square=longer(tables.W_square),
             bias=longer(tables.bias, float(tables.bias.min(initial=0))),
@@ -186,12 +215,15 @@ class ShallowModel:
         shards = int(batches.shards.max(initial=1))
         workers = min(self.threads, shards)
         job = Job(
-            tables=self.tables,
+            tables=self.memory,
             documents=documents,
             batches=batches,
-            scratch=make_scratch(self.tables, batch_size, tokens, shards, workers),
+            scratch=make_scratch(self.memory, batch_size, tokens, shards, workers),
             num_rows=self.spec.num_embeddings,
             num_buckets=self.spec.num_buckets,
+            dim=self.embedding_dim,
+            importance=self.importance,
+            indexing=indexing_code(self.spec),
             multilabel=self.multilabel,
             margin=np.float32(MARGIN),
             epsilon=np.float32(EPSILON),
@@ -205,17 +237,17 @@ class ShallowModel:
 
     def scores(self, bags: Bags) -> F32:
         """Logits (documents, classes)."""
-        return self._outputs(bags, self.tables.W, self.tables.bias)
+        return self._outputs(bags, self.memory.W, self.memory.bias)
 
     def vectors(self, bags: Bags) -> F32:
         """The sums of hash vectors (documents, d) that the linear layer sees."""
-        d = self.tables.E.shape[1]
-        return self._outputs(bags, np.eye(d, dtype=np.float32), np.zeros(d, np.float32))
+        d = self.embedding_dim
+        return self._outputs(bags, np.eye(d, padded(d), dtype=np.float32), np.zeros(d, np.float32))
 
     def _outputs(self, bags: Bags, W: F32, bias: F32) -> F32:
         """A linear layer of these weights on top of the document vectors."""
         self._check_ids(bags.keys)
-        tables = self.tables
+        tables, spec = self.memory, self.spec
         out = np.empty((len(bags), len(bias)), np.float32)
         run_workers(
             self._kernels.scores,
@@ -227,8 +259,10 @@ class ShallowModel:
             tables.seeds,
             bags.keys,
             bags.offsets,
-            self.spec.num_embeddings,
-            self.spec.num_buckets,
+            spec.num_embeddings,
+            spec.num_buckets,
+            self.importance,
+            indexing_code(spec),
             out,
         )
         return out
@@ -261,6 +295,8 @@ class ShallowModel:
         self.check_state(state)
         for name, array in self._arrays().items():
             np.copyto(array, state[name])
+        for table in (self.memory.E, self.memory.W, self.memory.W_square):
+            table[:, self.embedding_dim :] = 0  # a loss that is not finite may have spoiled it
 
     def keep(self) -> State:
         """The same as `state`: a copy for `go_back`."""
@@ -284,7 +320,7 @@ class ShallowModel:
 
     @property
     def _kernels(self) -> Kernels:
-        return kernels_for(self.spec, self.tables.E.shape[1], self.importance)
+        return kernels_for(self.spec, self.embedding_dim, self.importance)
 
     def _documents(
         self,
@@ -314,7 +350,7 @@ class ShallowModel:
         """The class weights for the kernels."""
         if labels.class_weights is None:
             return np.empty((2, 0), np.float32)
-        return check_class_weights(labels, self.multilabel, len(self.tables.bias))
+        return check_class_weights(labels, self.multilabel, len(self.memory.bias))
 
     def _check_ids(self, keys: I64) -> None:
         """With `identity` indexing keys index the tables. Each array is checked once."""
@@ -331,23 +367,5 @@ class ShallowModel:
         """Each set of labels is checked once: a pass calls this many times."""
         if self._checked_labels and self._checked_labels() is labels and len(labels) == documents:
             return
-        check_labels(labels, documents, len(self.tables.bias), self.multilabel)
+        check_labels(labels, documents, len(self.memory.bias), self.multilabel)
         self._checked_labels = ref(labels)
-
-
-def _tables(spec: HashSpec, E: F32, W: F32, importance: bool) -> Tables:
-    """Tables around these weights, with everything else at zero."""
-    rows = spec.num_embeddings if importance else 1
-    records = aligned(rows, record_width(spec.num_hashes))
-    records.fill(0)
-    return Tables(
-        E=E,
-        E_square=np.zeros(len(E), np.float32),
-        records=records,
-        slots=records.view(np.uint32),
-        W=W,
-        W_square=np.zeros_like(W),
-        bias=np.zeros(len(W), np.float32),
-        bias_square=np.zeros(len(W), np.float32),
-        seeds=derive_seeds(spec.seed, spec.num_hashes),
-    )
