@@ -11,7 +11,7 @@ from llvmlite import binding as llvm
 
 from hashembed.core.arrays import F32_2D, I32, I64, U8
 from hashembed.core.native.call import NativeKernel
-from hashembed.core.native.entry import compile_entry
+from hashembed.core.native.entry import compile_entry, only_translating, optimise
 from hashembed.core.native.runtime import runtime_code
 from hashembed.core.native.signature import signatures
 from hashembed.core.njit import njit
@@ -57,13 +57,14 @@ def native(tmp_path_factory):
     compiler = shutil.which("cc") or pytest.skip("needs a C compiler to link with")
     objects = []
     codes = [runtime_code()]
-    for i, signature in enumerate(signatures(kernel)):
-        codes.append(compile_entry(jitted.dispatcher, signature, f"hashembed_kernel_{i}"))
+    with only_translating():
+        for i, signature in enumerate(signatures(kernel)):
+            codes.append(compile_entry(njit(kernel).dispatcher, signature, f"hashembed_kernel_{i}"))
     target = llvm.Target.from_default_triple()
     machine = target.create_target_machine(opt=3, reloc="pic")
     for i, code in enumerate(codes):
         objects.append(folder / f"{i}.o")
-        objects[-1].write_bytes(machine.emit_object(llvm.parse_assembly(code)))
+        objects[-1].write_bytes(machine.emit_object(optimise(code, machine)))
     library = folder / "kernel.so"
     subprocess.run([compiler, "-shared", "-o", library, *objects, "-lm"], check=True)
     return NativeKernel.of(kernel, "hashembed_kernel", ctypes.CDLL(str(library)))

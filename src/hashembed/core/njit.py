@@ -116,7 +116,7 @@ def _types(arguments: Sequence[Any]) -> Iterator[Hashable]:
         if isinstance(value, tuple):
             yield from _types(value)
         else:
-            yield getattr(value, "dtype", type(value))
+            yield value.dtype if hasattr(value, "dtype") else type(value)
 
 
 class Intrinsic:

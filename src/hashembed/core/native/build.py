@@ -33,7 +33,6 @@ from hashembed.core.native.library import (
 
 ROOT = Path(__file__).parents[3]  # of the package
 _NATIVE = re.compile(r"\bnative=(?:True|\"|[a-z])")
-_SHARES = 4  # processes that compile one level: their start costs half a second
 
 
 class NoLinkerError(RuntimeError):
@@ -44,15 +43,11 @@ def build() -> None:
     """Write the libraries of all levels, and the checksums of their sources."""
     compiler, start = find_linker(), time.monotonic()
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_cores()) as pool:
-        jobs = []
+    with tempfile.TemporaryDirectory() as folder:
         for level in LEVELS:
-            for share in range(_SHARES):
-                place = Path(folder) / level
-                place.mkdir(exist_ok=True)
-                jobs.append(pool.submit(_compile_share, level, share, place))
-        for job in jobs:
-            job.result()
+            (Path(folder) / level).mkdir()
+        with ThreadPoolExecutor(_cores()) as pool:
+            list(pool.map(lambda part: _compile_part(part, folder), _parts()))
         for level in LEVELS:
             _link(compiler, Path(folder) / level, library_file(level))
     stamps = _stamps()
@@ -119,51 +114,59 @@ def _stamps() -> dict[str, str]:
     }
 
 
-def _compile_share(level: str, share: int, folder: Path) -> None:
-    """Compile a part of the kernels in a process of its own."""
+def _parts() -> list[str]:
+    """The kernels in parts that are compiled by processes of their own: the longest first."""
+    sizes = {_part_of(k): os.path.getsize(k.py_func.__code__.co_filename) for k in kernels()}
+    return sorted(sizes, key=lambda part: ("." in part, -sizes[part]))
+
+
+def _part_of(kernel: Any) -> str:
+    """The module of a kernel; but variants of one function, which take longest, are apart."""
+    function = kernel.py_func
+    return str(kernel.symbol if "<locals>" in function.__qualname__ else function.__module__)
+
+
+def _compile_part(part: str, folder: str) -> None:
+    """Compile a part in a process of its own."""
     environment = {
         **os.environ,
         CHOICE: JIT,
-        "NUMBA_CPU_NAME": level,
+        "NUMBA_CPU_NAME": next(iter(LEVELS)),
         "NUMBA_CPU_FEATURES": "",
-        "NUMBA_CACHE_DIR": str(folder / f"cache-{share}"),
+        "NUMBA_CACHE_DIR": str(Path(folder) / "cache"),
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
     }
-    order = [sys.executable, "-m", "hashembed.core.native.build", level, str(share), str(folder)]
+    order = [sys.executable, "-m", "hashembed.core.native.build", part, folder]
     done = subprocess.run(order, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"cannot compile the kernels for {level}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"cannot compile the kernels of {part}:\n{done.stdout}{done.stderr}")
 
 
-def compile_objects(level: str, share: int, folder: Path) -> None:
-    """Compile this share of the kernels for a level -> object files in the folder."""
+def compile_objects(part: str, folder: Path) -> None:
+    """Compile the kernels of a part for all levels -> object files in the folders of the levels."""
     from llvmlite import binding as llvm
 
-    from hashembed.core.native.entry import compile_entry
+    from hashembed.core.native.entry import compile_entry, only_translating, optimise
     from hashembed.core.native.runtime import runtime_code
     from hashembed.core.native.signature import signatures
 
-    entries = [
-        (kernel, signature, f"{kernel.symbol}_{i}")
-        for kernel in kernels()
-        for i, signature in enumerate(signatures(kernel.py_func))
-    ]
-    codes = {
-        name: compile_entry(kernel.dispatcher, signature, name)
-        for kernel, signature, name in _share_of(entries, share)
-    }
-    if share == 0:
+    codes = {}
+    with only_translating():
+        for kernel in kernels():
+            if _part_of(kernel) == part:
+                for i, signature in enumerate(signatures(kernel.py_func)):
+                    name = f"{kernel.symbol}_{i}"
+                    codes[name] = compile_entry(kernel.dispatcher, signature, name)
+    if part == _parts()[0]:
         codes["runtime"] = runtime_code()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=level, features="", opt=3, reloc="pic")
-    for name, code in codes.items():
-        (folder / f"{name}.o").write_bytes(machine.emit_object(llvm.parse_assembly(code)))
-
-
-def _share_of(entries: Sequence[Any], share: int) -> Sequence[Any]:
-    return entries[share::_SHARES]
+    for level in LEVELS:
+        machine = target.create_target_machine(cpu=level, features="", opt=3, reloc="pic")
+        for name, code in codes.items():
+            found = machine.emit_object(optimise(code, machine))
+            (folder / level / f"{name}.o").write_bytes(found)
 
 
 def _link(compiler: str, folder: Path, library: Path) -> None:
@@ -188,4 +191,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 1:
         build()
     else:
-        compile_objects(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+        compile_objects(sys.argv[1], Path(sys.argv[2]))

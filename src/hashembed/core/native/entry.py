@@ -6,11 +6,16 @@ It returns 0, or another number if the kernel raised an exception. The first wor
 the header of a Python object; `core/native/signature.py` describes the others.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba.core import types
+from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu import CPUTargetOptions
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import from_dtype
 
@@ -41,9 +46,48 @@ def numba_type(kind: Kind) -> Any:
     return types.Tuple(fields)
 
 
+@contextmanager
+def only_translating() -> Iterator[None]:
+    """Numba translates kernels to LLVM code, and leaves the rest to `optimise`.
+
+    Otherwise it would optimise every function, and then again with each function that calls it, and
+    make functions for Python to call.
+    """
+    whole, finalize = CPUCodeLibrary._optimize_final_module, CPUTargetOptions.finalize
+
+    def without_wrappers(options: Any, flags: Any, given: Any) -> None:
+        finalize(options, flags, given)
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+
+    CPUCodeLibrary._optimize_final_module = lambda library: None
+    CPUTargetOptions.finalize = without_wrappers
+    try:
+        yield
+    finally:
+        CPUCodeLibrary._optimize_final_module = whole
+        CPUTargetOptions.finalize = finalize
+
+
+def optimise(code: str, machine: Any) -> Any:
+    """An LLVM module of the code, optimised for a processor as Numba would."""
+    module = llvm.parse_assembly(code)
+    for level in (0, 3):  # the first round inlines, so that reference counts can be removed
+        options = llvm.create_pipeline_tuning_options(level)
+        options.loop_vectorization, options.slp_vectorization = level == 3, False
+        builder = llvm.create_pass_builder(machine, options)
+        passes = builder.getModulePassManager()
+        if level == 0:
+            passes.add_loop_rotate_pass()
+            passes.add_instruction_combine_pass()
+            passes.add_jump_threading_pass()
+        passes.add_refprune_pass()
+        passes.run(module, builder)
+    return module
+
+
 @global_compiler_lock
 def compile_entry(dispatcher: Any, signature: Signature, name: str) -> str:
-    """LLVM code of an entry and all that it calls."""
+    """LLVM code of an entry and all that it calls, to be optimised."""
     parameters = tuple(numba_type(kind) for kind in signature.parameters)
     dispatcher.compile(parameters)
     compiled = dispatcher.overloads[parameters]
