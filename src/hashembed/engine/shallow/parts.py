@@ -40,7 +40,7 @@ def dot_rows(a, i, b, j, columns, width):
     return sum_of(products)
 
 
-@njit(error_model="numpy")
+@njit(inline="always")
 def hash_rows(keys, seed, K, indexing, rows):
     """Rows of keys."""
     if indexing >= IDENTITY:
@@ -139,7 +139,7 @@ def row_sum(table, row):
     return sum_of(total)
 
 
-@njit(error_model="numpy")
+@njit(inline="always")
 def softmax_error(table, row, classes, label):
     """Replace the logits of a row by probabilities minus truth -> the cross entropy."""
     z = table[row]
@@ -207,7 +207,7 @@ def weighted_sigmoid_error(z, classes, labels, weights, terms, worker):
     return loss
 
 
-@njit(error_model="numpy")
+@njit(inline="always")
 def largest_error(errors, row):
     """The largest absolute value of a row."""
     largest = size_of(load(errors, row, 0, LANES))
