@@ -110,13 +110,13 @@ class Kernel:
         self._compiled.add(types)
 
 
-def _types(arguments: Sequence[Any]) -> Iterator[Hashable]:
+def _types(arguments: Sequence[Any]) -> Iterator[Any]:
     """The types of arguments, and of what groups hold."""
     for value in arguments:
         if isinstance(value, tuple):
             yield from _types(value)
         else:
-            yield value.dtype if hasattr(value, "dtype") else type(value)
+            yield getattr(value, "dtype", None) or type(value)
 
 
 class Intrinsic:

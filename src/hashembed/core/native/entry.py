@@ -53,19 +53,20 @@ def only_translating() -> Iterator[None]:
     Otherwise it would optimise every function, and then again with each function that calls it, and
     make functions for Python to call.
     """
-    whole, finalize = CPUCodeLibrary._optimize_final_module, CPUTargetOptions.finalize
+    library: Any = CPUCodeLibrary
+    target: Any = CPUTargetOptions
+    whole, finalize = library._optimize_final_module, target.finalize
 
     def without_wrappers(options: Any, flags: Any, given: Any) -> None:
         finalize(options, flags, given)
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
 
-    CPUCodeLibrary._optimize_final_module = lambda library: None
-    CPUTargetOptions.finalize = without_wrappers
+    library._optimize_final_module = lambda library: None
+    target.finalize = without_wrappers
     try:
         yield
     finally:
-        CPUCodeLibrary._optimize_final_module = whole
-        CPUTargetOptions.finalize = finalize
+        library._optimize_final_module, target.finalize = whole, finalize
 
 
 def optimise(code: str, machine: Any) -> Any:

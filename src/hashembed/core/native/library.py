@@ -23,10 +23,9 @@ CHOICE = "HASHEMBED_KERNELS"
 JIT = "jit"
 
 # What a processor must have, as Linux calls it; the best level comes last.
-LEVELS = {
-    "x86-64": frozenset[str](),
-    "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]),
-}
+_V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"])
+_V4 = frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
+LEVELS = {"x86-64": frozenset[str](), "x86-64-v3": _V3, "x86-64-v4": _V3 | _V4}
 HEADER = object.__basicsize__  # bytes of an object before the fields of its type
 
 
