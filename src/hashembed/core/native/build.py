@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def build() -> None:
     OBSTACLE.unlink(missing_ok=True)
     size = sum(library_file(level).stat().st_size for level in LEVELS)
     print(
-        f"hashembed: {len(stamps)} kernels for {', '.join(LEVELS)}: {size / 1e6:.1f} MB, "
+        f"hashembed: {len(stamps) - 1} kernels for {', '.join(LEVELS)}: {size / 1e6:.1f} MB, "
         f"{time.monotonic() - start:.0f} s"
     )
 
@@ -105,13 +106,14 @@ def _modules() -> Iterator[str]:
 
 
 def _stamps() -> dict[str, str]:
-    """Kernel -> checksum of its sources."""
+    """Kernel -> checksum of its sources; and the version of the compiler."""
     from hashembed.core.source_stamp import source_stamp
 
-    return {
+    stamps = {
         kernel.symbol: source_stamp(Path(kernel.py_func.__code__.co_filename))
         for kernel in kernels()
     }
+    return {**stamps, "Numba": version("numba")}
 
 
 def _parts() -> list[str]:

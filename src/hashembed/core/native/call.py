@@ -8,22 +8,11 @@ faster than asking for them in Python.
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from hashembed.core.native.library import HEADER
-from hashembed.core.native.signature import (
-    ArrayKind,
-    GroupKind,
-    Kind,
-    NothingKind,
-    NumberKind,
-    Signature,
-    signatures,
-)
-
-_C_ORDER_AND_ALIGNED = 0x0101  # NumPy's flags
+from hashembed.core.native.packing import make_packer, struct_code
+from hashembed.core.native.signature import GroupKind, Kind, Signature, signatures
 
 
 class NativeFailedError(RuntimeError):
@@ -82,20 +71,14 @@ class _Entry:
     def __init__(self, signature: Signature, call: Any) -> None:
         call.argtypes, call.restype = (ctypes.c_char_p, ctypes.c_void_p), ctypes.c_int32
         self.call, self._kinds = call, signature.parameters
-        self._pack = struct.Struct("=q" + "".join(map(_code, signature.parameters))).pack
-        self._result, code = signature.result, _code(signature.result)
+        self._result, code = signature.result, struct_code(signature.result)
         self._unpack = struct.Struct("=" + code)
         self._room = ctypes.c_char * self._unpack.size if code else None
 
-    def pack(self, arguments: Sequence[Any]) -> bytes | None:
-        """The words of a call, or None if an argument does not fit."""
-        if len(arguments) != len(self._kinds):
-            return None
-        values: list[Any] = [HEADER]
-        for kind, value in zip(self._kinds, arguments, strict=True):
-            if not _fill(kind, value, values):
-                return None
-        return self._pack(*values)
+    @cached_property
+    def pack(self) -> Callable[[Sequence[Any]], bytes | None]:
+        """From arguments to the words of a call, or None if an argument does not fit."""
+        return make_packer(self._kinds)
 
     def results(self) -> Any:
         """Memory for what the kernel returns."""
@@ -104,57 +87,6 @@ class _Entry:
     def read(self, results: Any) -> Any:
         """What the kernel has returned."""
         return _read(self._result, iter(self._unpack.unpack(results)))
-
-
-def _code(kind: Kind) -> str:
-    """How `struct` writes a value in words."""
-    if isinstance(kind, ArrayKind):
-        return "q"
-    if isinstance(kind, GroupKind):
-        return "".join(map(_code, kind.fields))
-    if isinstance(kind, NothingKind):
-        return ""
-    size = kind.dtype.itemsize
-    if kind.dtype.kind == "b":
-        return "?7x"
-    return {"f": {4: "f4x", 8: "d"}, "i": {4: "i4x"}, "u": {8: "Q"}}[kind.dtype.kind].get(size, "q")
-
-
-def _fill(kind: Kind, value: Any, values: list[Any]) -> bool:
-    """Add what `struct` packs for a value; False if it is of another kind."""
-    if isinstance(kind, ArrayKind):
-        if (
-            isinstance(value, np.ndarray)
-            and value.dtype == kind.dtype
-            and value.ndim == kind.ndim
-            and value.flags.num & _C_ORDER_AND_ALIGNED == _C_ORDER_AND_ALIGNED
-        ):
-            values.append(id(value))
-            return True
-        return False
-    if isinstance(kind, GroupKind):
-        group: Any = value
-        if not isinstance(value, kind.cls or tuple) or len(group) != len(kind.fields):
-            return False
-        return all(_fill(field, own, values) for field, own in zip(kind.fields, group, strict=True))
-    if isinstance(kind, NothingKind):
-        return value is None
-    if not isinstance(value, _accepted(kind)) or (isinstance(value, bool) and kind.dtype != bool):
-        return False
-    values.append(value)
-    return True
-
-
-def _accepted(kind: NumberKind) -> tuple[type, ...]:
-    """The types of a number: float32 and float64 are not exchanged, since results would differ."""
-    return _ACCEPTED.get(kind.dtype.char, (int, np.integer))
-
-
-_ACCEPTED: dict[str, tuple[type, ...]] = {
-    "f": (np.float32,),
-    "d": (float,),
-    "?": (bool, np.bool_),
-}
 
 
 def _read(kind: Kind, values: Any) -> Any:

@@ -82,6 +82,28 @@ def add_tokens(count, E, records, rows, buckets, column, width, k, importance):
     return total
 
 
+@njit(inline="always")
+def score_document(
+    keys, E, records, W, bias, seeds, K, B, columns, width, wide, k, importance, indexing,
+    rows, buckets, h, z,
+):  # fmt: skip
+    """z (C,) = the logits of a document; rows (tokens,), buckets (k, tokens), h (1, columns) are
+    scratch.
+    """
+    count = len(keys)
+    hash_keys(keys, seeds, K, B, k, indexing, rows, buckets)
+    for t in range(count):
+        if importance:
+            prefetch(records, rows[t])
+        for i in range(k):
+            prefetch(E, buckets[i, t])
+    for c in range(0, columns - wide + 1, wide):
+        store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, wide, k, importance))
+    for c in range(columns // wide * wide, columns, width):
+        store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, width, k, importance))
+    add_scores(h, 0, W, bias, columns, width, z)
+
+
 def _train(name: str, width: int, wide: int, usual: bool) -> Any:
     """The kernel `train`.
 
@@ -175,20 +197,10 @@ def _scores(name: str, width: int, wide: int, usual: bool) -> Any:
         h = np.empty((1, columns), np.float32)
         for q in range(first, last):
             own = keys[offsets[q] : offsets[q + 1]]
-            count = len(own)
-            hash_keys(own, seeds, K, B, k, indexing, rows, buckets)
-            for t in range(count):
-                if importance:
-                    prefetch(records, rows[t])
-                for i in range(k):
-                    prefetch(E, buckets[i, t])
-            for c in range(0, columns - wide + 1, wide):
-                store(h, 0, c, add_tokens(count, E, records, rows, buckets, c, wide, k, importance))
-            for c in range(columns // wide * wide, columns, width):
-                store(
-                    h, 0, c, add_tokens(count, E, records, rows, buckets, c, width, k, importance)
-                )
-            add_scores(h, 0, W, bias, columns, width, out[q])
+            score_document(
+                own, E, records, W, bias, seeds, K, B, columns, width, wide, k, importance,
+                indexing, rows, buckets, h, out[q],
+            )  # fmt: skip
 
     return scores
 

@@ -60,6 +60,8 @@ class ShallowModel:
     """
 
     learning_rate: float | None = None
+    text_scorer: object = None  # of `engine/shallow/texts.py`
+    _TRANSIENT = ("_checked", "_checked_labels", "text_scorer")
     _checked: ref[I64] | None = None  # keys whose range is known to be right
     _checked_labels: ref[Labels] | None = None
 
@@ -87,7 +89,7 @@ class ShallowModel:
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickling and copying: without the weak references to what was checked."""
-        return {n: v for n, v in vars(self).items() if n not in ("_checked", "_checked_labels")}
+        return {n: v for n, v in vars(self).items() if n not in self._TRANSIENT}
 
     @classmethod
     def from_tensors(
