@@ -66,7 +66,9 @@ def native(tmp_path_factory):
     machine = target.create_target_machine(opt=3, reloc="pic")
     for i, code in enumerate(codes):
         objects.append(folder / f"{i}.o")
-        objects[-1].write_bytes(machine.emit_object(optimise(code, machine)))
+        objects[-1].write_bytes(
+            machine.emit_object(optimise(code, machine, f"hashembed_kernel_{i - 1}" if i else None))
+        )
     library = folder / "kernel.so"
     subprocess.run([compiler, "-shared", "-o", library, *objects, "-lm"], check=True)
     return NativeKernel.of(kernel, "hashembed_kernel", ctypes.CDLL(str(library)))

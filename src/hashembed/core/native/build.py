@@ -166,7 +166,8 @@ def compile_objects(part: str, folder: Path) -> None:
     for level in LEVELS:
         machine = target.create_target_machine(cpu=level, features="", opt=3, reloc="pic")
         for name, code in codes.items():
-            found = machine.emit_object(optimise(code, machine))
+            entry = None if name == "runtime" else name
+            found = machine.emit_object(optimise(code, machine, entry))
             (folder / level / f"{name}.o").write_bytes(found)
 
 

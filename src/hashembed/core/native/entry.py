@@ -69,9 +69,17 @@ def only_translating() -> Iterator[None]:
         library._optimize_final_module, target.finalize = whole, finalize
 
 
-def optimise(code: str, machine: Any) -> Any:
-    """An LLVM module of the code, optimised for a processor as Numba would."""
+def optimise(code: str, machine: Any, entry: str | None = None) -> Any:
+    """An LLVM module of the code, optimised for a processor as Numba would.
+
+    entry: the only function that other modules see. Variants of a kernel have the same name inside
+    of different modules, so without this the linker would take one of them for all.
+    """
     module = llvm.parse_assembly(code)
+    if entry is not None:
+        for part in [*module.functions, *module.global_variables]:
+            if not part.is_declaration and part.name != entry:
+                part.linkage = "internal"
     for level in (0, 3):  # the first round inlines, so that reference counts can be removed
         options = llvm.create_pipeline_tuning_options(level)
         options.loop_vectorization, options.slp_vectorization = level == 3, False
