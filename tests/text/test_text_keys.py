@@ -5,7 +5,7 @@ import pytest
 from tests.cases.same_bits.text import CONFIGS, awkward
 
 from hashembed.core.njit import njit
-from hashembed.text.arrow import PADDING
+from hashembed.text.few_texts import PADDING
 from hashembed.text.key_kernels import new_batch, text_keys
 from hashembed.text.pipeline import kernel_rules, text_to_bags
 
