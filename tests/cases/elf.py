@@ -10,10 +10,8 @@ def undefined_symbols(path: Path) -> set[str]:
     """The functions and variables that the loader must find elsewhere."""
     data = path.read_bytes()
     assert data[:6] == b"\x7fELF\x02\x01"  # 64 bits, little endian
-    (begin,), (size, count) = (
-        struct.unpack_from("<Q", data, 40),
-        struct.unpack_from("<HH", data, 58),
-    )
+    (begin,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, begin + i * size) for i in range(count)]
     (symbols,) = (section for section in sections if section[1] == DYNAMIC_SYMBOLS)
     names = sections[symbols[6]][4]

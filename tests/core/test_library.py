@@ -37,10 +37,8 @@ def kernels_within(kernel: Kernel, found: dict[str, Kernel]) -> None:
         return
     found[name] = kernel
     closed = (cell.cell_contents for cell in function.__closure__ or ())
-    known = {
-        **function.__globals__,
-        **dict(zip(function.__code__.co_freevars, closed, strict=True)),
-    }
+    own = dict(zip(function.__code__.co_freevars, closed, strict=True))
+    known = {**function.__globals__, **own}
     names = names_in(function.__code__)
     for value in [known[name] for name in names if name in known]:
         parts = vars(value) if isinstance(value, ModuleType) else {}
