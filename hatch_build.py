@@ -55,6 +55,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
         if obstacle := _obstacle():
             build.remember_obstacle(obstacle)
+            if NUMBA not in self.metadata.core.dependencies:
+                # A source distribution: hatchling takes the dependencies of where it was made.
+                build_data["dependencies"].append(NUMBA)
             self.app.display_warning(f"hashembed: installing without compiled kernels: {obstacle}")
         else:
             if not build.is_current():

@@ -3,17 +3,19 @@
 import ctypes
 import shutil
 import subprocess
-from typing import NamedTuple
+from types import GenericAlias
+from typing import Annotated, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from llvmlite import binding as llvm
 
-from hashembed.core.arrays import F32_2D, I32, I64, U8
+from hashembed.core.arrays import F32_2D, I32, I64, U8, Dimensions
 from hashembed.core.native.call import NativeKernel
 from hashembed.core.native.entry import compile_entry, only_translating, optimise
 from hashembed.core.native.runtime import runtime_code
-from hashembed.core.native.signature import signatures
+from hashembed.core.native.signature import ArrayKind, choices, signatures
 from hashembed.core.njit import njit
 
 
@@ -106,6 +108,13 @@ def test_what_it_was_not_compiled_for_is_refused(native, place, value):
     assert native.pack(GOOD) is not None
     assert native.pack((*GOOD[:place], value, *GOOD[place + 1 :])) is None
     assert native.pack(GOOD[:place]) is None
+
+
+def test_array_types_of_newer_numpy():
+    """Since NumPy 2.5, on Python 3.12, `NDArray` is an alias that Python does not expand."""
+    kept = GenericAlias(npt.NDArray, (np.uint8,))
+    assert choices(kept) == choices(U8) == [ArrayKind(np.dtype(np.uint8), 1)]
+    assert choices(Annotated[kept, Dimensions(2)]) == [ArrayKind(np.dtype(np.uint8), 2)]
 
 
 def test_parameters_need_annotations():

@@ -14,8 +14,6 @@ TRAINING, METRICS = "hashembed.classify.training", "hashembed.classify.metrics"
 EXPLAIN, TEXT_TABLES = "hashembed.classify.explain", "hashembed.readers.formats.delimited"
 
 # Modules that take long to import. Each case below names those that it uses; no other is loaded.
-# Numba loads these by itself; add them when commands no longer load Numba: "numba", "llvmlite",
-# "numpy.ma", "numpy.random", "importlib.metadata", "pathlib", "subprocess", "tempfile", "zipfile".
 HEAVY = {
     *COMPUTE,
     EXPLAIN,
@@ -29,8 +27,11 @@ HEAVY = {
     "datasets",
     "difflib",
     "http",
+    "llvmlite",
     "matplotlib",
     "multiprocessing",
+    "numba",
+    "numpy.ma",
     "numpy.testing",
     "pandas",
     "pyarrow.csv",
@@ -51,6 +52,7 @@ COMMANDS = {
     "--help": set(),
     "train --help": set(),
     "info model": set(),
+    "info --runtime": set(),
     "plan --vocabulary 1M --dim 20 --json": set(),
     "predict model": {ARROW},  # answers standard input
     "predict model lines.txt --top 2": {ARROW},
@@ -63,14 +65,12 @@ COMMANDS = {
     "words model test.csv --json": {ARROW, EXPLAIN, TEXT_TABLES},
     "test model test.csv --json": {METRICS, TEXT_TABLES, *COMPUTE},
     "test model test.csv": {METRICS, RICH, TEXT_TABLES, *COMPUTE},
+    "compare model model test.csv": {METRICS, RICH, TEXT_TABLES, *COMPUTE},
     "train test.csv --output new": {TRAINING, TEXT_TABLES, "safetensors", *COMPUTE},
 }
 
 RUN = "from hashembed.cli import run; run()"
-CLASSIFIER = (
-    "sys.modules['scipy'] = None; "  # Numba would import it
-    "from hashembed import TextClassifier"
-)
+CLASSIFIER = "from hashembed import TextClassifier"
 LOAD = f"{CLASSIFIER}; clf = TextClassifier.load('model')"
 # Statements -> the heavy modules that they use.
 STATEMENTS = {
@@ -80,6 +80,10 @@ STATEMENTS = {
     f"{LOAD}; clf.predict_proba(['a good film', None])": {ARROW},
     f"{LOAD}; clf.explain('a good film').to_dict()": {ARROW, EXPLAIN},
     f"{CLASSIFIER}; TextClassifier().fit(['good', 'bad'], ['+', '-'])": {ARROW, TRAINING},
+    f"{CLASSIFIER}; TextClassifier().partial_fit(['good', 'bad'], ['+', '-'], classes=['+', '-'])": {
+        ARROW,
+        TRAINING,
+    },
 }
 
 

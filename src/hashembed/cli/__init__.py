@@ -72,8 +72,6 @@ def _open_standard_streams() -> None:
 
 def run() -> None:
     """Run the command as a process."""
-    # Numba would import an installed SciPy at start-up, for linear algebra that is not used here.
-    sys.modules.setdefault("scipy", None)  # type: ignore[arg-type]
     _open_standard_streams()
     # Python's last collections of garbage would visit every object, and free only memory.
     atexit.register(gc.freeze)

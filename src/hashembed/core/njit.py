@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from hashembed.core.native.call import NativeKernel
-from hashembed.core.native.library import find_library
+from hashembed.core.native.library import JIT, find_library, runtime
 
 LONG = 1.0  # seconds of compiling after which the user is told
 
@@ -29,8 +29,6 @@ LONG = 1.0  # seconds of compiling after which the user is told
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 native_kernels: "list[Kernel]" = []  # all of the modules imported so far
-
-_seen: set[Hashable] = set()
 
 
 class NoNumbaError(ImportError):
@@ -54,6 +52,8 @@ class Kernel:
         native = self.native
         if native is not None and (packed := native.pack(arguments)) is not None:
             return native.run(packed)
+        if not self._compiled:
+            self.compile_for(arguments)
         return self.dispatcher(*arguments)
 
     @cached_property
@@ -105,7 +105,7 @@ class Kernel:
         if hasattr(self.dispatcher, "compile"):  # not with NUMBA_DISABLE_JIT
             from numba import typeof
 
-            with may_compile((self, types)):
+            with _telling_if_long():
                 self.dispatcher.compile(tuple(typeof(value) for value in arguments))
         self._compiled.add(types)
 
@@ -169,11 +169,8 @@ def _symbol(module: str, name: str) -> str:
 
 
 @contextmanager
-def may_compile(what: Hashable) -> Iterator[None]:
-    """Around a call that compiles when it is the first of its kind."""
-    if what in _seen:
-        yield
-        return
+def _telling_if_long() -> Iterator[None]:
+    """Around a compilation, which may also find the kernel on disk."""
     timer = threading.Timer(LONG, _say)
     timer.daemon = True
     timer.start()
@@ -181,7 +178,6 @@ def may_compile(what: Hashable) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        _seen.add(what)
 
 
 @cache
@@ -189,7 +185,8 @@ def _say() -> None:
     from hashembed.core.kernel_cache import kernels_are_kept
 
     kept = "; they are kept on disk for the next time" if kernels_are_kept() else ""
-    message = f"compiling CPU kernels{kept}"
+    why = f" (reason: {runtime().why})" if runtime().level == JIT else ""
+    message = f"compiling CPU kernels{kept}{why}"
     logging.getLogger("hashembed").info(message)
     if sys.stderr is not None and sys.stderr.isatty():
         print(f"hashembed: {message}", file=sys.stderr)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.cases.layer_calls import Case
 
 from hashembed.core import njit as compiling
+from hashembed.core.native.library import JIT, Runtime
 from hashembed.hashing.spec import HashSpec
 from hashembed.hashing.spec import id_keys as numpy_id_keys
 from hashembed.nn.cpu import launch as cpu
@@ -282,7 +283,7 @@ def test_wrong_inputs_do_not_reach_raw_memory():
 
 def test_a_long_compilation_says_so_once(caplog, monkeypatch):
     monkeypatch.setattr(compiling, "LONG", 0.01)
-    monkeypatch.setattr(compiling, "_seen", set())
+    monkeypatch.setattr(compiling, "runtime", lambda: Runtime(JIT, "no linker", None))
     compiling._say.cache_clear()
 
     class Slow:
@@ -298,5 +299,5 @@ def test_a_long_compilation_says_so_once(caplog, monkeypatch):
         with caplog.at_level(logging.INFO, "hashembed"):
             assert cpu.run_kernel(kernel, 1) == [0]
     assert [r.message for r in caplog.records] == [
-        "compiling CPU kernels; they are kept on disk for the next time"
+        "compiling CPU kernels; they are kept on disk for the next time (reason: no linker)"
     ]

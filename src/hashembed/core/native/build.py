@@ -42,7 +42,7 @@ class NoLinkerError(RuntimeError):
 
 def build() -> None:
     """Write the libraries of all levels, and the checksums of their sources."""
-    compiler, start = find_linker(), time.monotonic()
+    compiler, stamps, start = find_linker(), _stamps(), time.monotonic()
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for level in LEVELS:
@@ -51,12 +51,11 @@ def build() -> None:
             list(pool.map(lambda part: _compile_part(part, folder), _parts()))
         for level in LEVELS:
             _link(compiler, Path(folder) / level, library_file(level))
-    stamps = _stamps()
     STAMPS.write_text(json.dumps(stamps, indent=0, sort_keys=True))
     OBSTACLE.unlink(missing_ok=True)
     size = sum(library_file(level).stat().st_size for level in LEVELS)
     print(
-        f"hashembed: {len(stamps) - 1} kernels for {', '.join(LEVELS)}: {size / 1e6:.1f} MB, "
+        f"hashembed: {len(kernels())} kernels for {', '.join(LEVELS)}: {size / 1e6:.1f} MB, "
         f"{time.monotonic() - start:.0f} s"
     )
 
@@ -106,14 +105,14 @@ def _modules() -> Iterator[str]:
 
 
 def _stamps() -> dict[str, str]:
-    """Kernel -> checksum of its sources; and the version of the compiler."""
+    """Kernel -> checksum of its sources; and what it was compiled with."""
     from hashembed.core.source_stamp import source_stamp
 
     stamps = {
         kernel.symbol: source_stamp(Path(kernel.py_func.__code__.co_filename))
         for kernel in kernels()
     }
-    return {**stamps, "Numba": version("numba")}
+    return {**stamps, "build": source_stamp(Path(__file__)), "Numba": version("numba")}
 
 
 def _parts() -> list[str]:

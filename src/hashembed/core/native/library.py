@@ -83,7 +83,7 @@ def best_level() -> str:
 @cache
 def in_source_tree() -> bool:
     """Whether the package runs from a clone."""
-    return (FOLDER.parents[4] / "pyproject.toml").is_file()
+    return (FOLDER.parents[4] / "hatch_build.py").is_file()
 
 
 def _problem() -> str | None:

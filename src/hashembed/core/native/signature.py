@@ -19,6 +19,7 @@ from itertools import product
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hashembed.core.arrays import Dimensions
 
@@ -86,6 +87,8 @@ def choices(annotation: Any) -> Sequence[Kind]:
         (array,) = choices(arguments[0])
         (ndim,) = (a.axes for a in arguments[1:] if isinstance(a, Dimensions))
         return [ArrayKind(array.dtype, ndim)]  # type: ignore[union-attr]
+    if origin is NDArray:  # an alias that NumPy 2.5 keeps
+        return [ArrayKind(np.dtype(arguments[0]), 1)]
     if origin is np.ndarray:
         return [ArrayKind(np.dtype(get_args(arguments[1])[0]), 1)]
     if origin is tuple:

@@ -7,7 +7,6 @@ import numpy as np
 
 from hashembed.core.arrays import F32, I64
 from hashembed.core.draws import fill_normal
-from hashembed.core.njit import may_compile
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.engine.labels import Labels
 from hashembed.engine.protocol import (
@@ -230,9 +229,7 @@ class ShallowModel:
             margin=np.float32(MARGIN),
             epsilon=np.float32(EPSILON),
         )
-        kernel = self._kernels.train
-        with may_compile(kernel):
-            done = run_workers(kernel, workers, job)
+        done = run_workers(self._kernels.train, workers, job)
         if done[0] < len(rates):
             raise loss_not_finite(int(done[0]), len(rates))
         return batches.losses
