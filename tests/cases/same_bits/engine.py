@@ -13,7 +13,7 @@ from hashembed.hashing.spec import HashSpec
 
 WIDTHS = (1, 16, 24, 33, 100)
 HASHES = ((2, "independent"), (1, "independent"), (3, "shared"), (2, "shared"))
-WORDS = "good bad film day nice what is it and or the house tree moon sun sea Straße ß 日本".split()
+WORDS = ("good", "bad", "film", "what", "is", "it", "the", "house", "tree", "Straße", "ß", "日本")
 
 
 def bags(rng, documents=60):
