@@ -31,7 +31,6 @@ HEAVY = {
     "matplotlib",
     "multiprocessing",
     "numba",
-    "numpy.ma",
     "numpy.testing",
     "pandas",
     "pyarrow.csv",
@@ -80,7 +79,7 @@ STATEMENTS = {
     f"{LOAD}; clf.predict_proba(['a good film', None])": {ARROW},
     f"{LOAD}; clf.explain('a good film').to_dict()": {ARROW, EXPLAIN},
     f"{CLASSIFIER}; TextClassifier().fit(['good', 'bad'], ['+', '-'])": {ARROW, TRAINING},
-    f"{CLASSIFIER}; TextClassifier().partial_fit(['good', 'bad'], ['+', '-'], classes=['+', '-'])": {
+    f"{CLASSIFIER}; TextClassifier().partial_fit(['good', 'bad'], ['+', '-'])": {
         ARROW,
         TRAINING,
     },
