@@ -79,10 +79,7 @@ STATEMENTS = {
     f"{LOAD}; clf.predict_proba(['a good film', None])": {ARROW},
     f"{LOAD}; clf.explain('a good film').to_dict()": {ARROW, EXPLAIN},
     f"{CLASSIFIER}; TextClassifier().fit(['good', 'bad'], ['+', '-'])": {ARROW, TRAINING},
-    f"{CLASSIFIER}; TextClassifier().partial_fit(['good', 'bad'], ['+', '-'])": {
-        ARROW,
-        TRAINING,
-    },
+    f"{CLASSIFIER}; TextClassifier().partial_fit(['good', 'bad'], ['+', '-'])": {ARROW, TRAINING},
 }
 
 

@@ -1,4 +1,4 @@
-"""Chooses the engine that a classifier trains: Numba or torch, a single one or an ensemble."""
+"""Chooses the engine that a classifier trains: shallow or torch, a single one or an ensemble."""
 
 import re
 from dataclasses import asdict, dataclass, replace
@@ -42,7 +42,7 @@ class EnginePlan:
 
     @property
     def shallow(self) -> bool:
-        """Whether the Numba engine trains it."""
+        """Whether the shallow engine trains it."""
         return not self.hidden_layers and self.device == "cpu"
 
     @property

@@ -23,7 +23,7 @@ def demo_command() -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    with console.status("Loading; the first run compiles for some seconds ..."):
+    with console.status("Loading ..."):
         from hashembed.cli import demo_task as demo
 
         task = demo.load_task()

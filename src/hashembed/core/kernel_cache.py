@@ -1,4 +1,4 @@
-"""A cache of compiled kernels on disk.
+"""A cache on disk of the kernels that Numba compiles.
 
 Numba's own cache raises an error if no folder is writable (a read-only installation without a home
 directory), or if one of its files is damaged. This cache never fails: it compiles a kernel that it

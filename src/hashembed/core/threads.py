@@ -1,4 +1,4 @@
-"""Threads for Numba kernels: the workers that run them and the barrier where they wait.
+"""Threads for kernels: the workers that run them and the barrier where they wait.
 
 Numba's own `parallel=True` takes seconds longer to compile, and its threading layer may not survive
 a fork or a second caller. A kernel here is an ordinary `nogil` function that gets its worker's

@@ -1,4 +1,4 @@
-"""What an engine is, the loop that trains it, and the CPU engine (`shallow/`).
+"""What an engine is, the loop that trains it, and the shallow engine.
 
 In: `Bags` and `Labels`. Out: a trained engine, its history, its files.
 May import: core, hashing, text.

@@ -1,4 +1,4 @@
-"""From a key to its row and buckets inside Numba kernels: `HashSpec.__call__` for one token.
+"""From a key to its row and buckets inside kernels: `HashSpec.__call__` for one token.
 
 Every CPU kernel locates tokens with these functions. They are inlined. If `indexing` is a
 compile-time constant, the compiler removes its branches and vectorises a loop over tokens.

@@ -1,4 +1,4 @@
-"""The hash of `hashing/spec.py` on Numba scalars, inlined into kernels.
+"""The hash of `hashing/spec.py` on scalars, inlined into kernels.
 
 Numba widens every product of 32-bit integers to 64 bits. Each step casts back to uint32, which
 costs nothing, so the arithmetic is that of the specification.

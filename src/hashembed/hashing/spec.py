@@ -2,7 +2,7 @@
 
 Everything here is plain NumPy in 32-bit unsigned arithmetic, written to be read and to be ported.
 `docs/how-it-works/hash.md` describes the hash in words and lists test vectors. Other files
-implement the same functions for Numba (`scalars.py`, `locate.py`) and torch
+implement the same functions for CPU kernels (`scalars.py`, `locate.py`) and torch
 (`nn/ops/indexing.py`). Tests compare them with this file.
 
     word          -> key        two lanes of MurmurHash3_x86_32

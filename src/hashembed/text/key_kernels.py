@@ -1,4 +1,4 @@
-"""Text to keys in Numba: hashes words in batches and writes the keys of their n-grams.
+"""Kernels from text to keys: they hash words in batches and write the keys of their n-grams.
 
 The unit of work is a *segment*: a document, or a part of a long one between two separators.
 `count_words` counts what each segment holds, `lay_out` decides where its keys go, and `fill_keys`

@@ -1,4 +1,4 @@
-"""The strings behind keys, in Numba: which piece of which text a key was made from.
+"""Kernels for the strings behind keys: which piece of which text a key was made from.
 
 The words come from `find_words`, the function that `text/key_kernels.py` hashes from, and n-grams
 are visited in the order of `fill_keys`. So the i-th string of a document belongs to its i-th key.

@@ -1,7 +1,7 @@
-"""Finds the words of UTF-8 text in Numba, and hashes those that the vectorised loop cannot.
+"""Kernels that find the words of UTF-8 text, and hash those that the vectorised loop cannot.
 
 If punctuation is kept, its runs are words too. Functions that need to know take `punctuation`:
-`punctuation_table()`, or None if it is dropped. Numba compiles them once for each case, so dropping
+`punctuation_table()`, or None if it is dropped. They are compiled once for each case, so dropping
 punctuation costs nothing.
 
 Text is read 64 bytes at a time, as masks of 64 bits in which words are runs of ones. A short ASCII

@@ -1,1 +1,1 @@
-"""The layers and the row optimizers on the CPU: Numba kernels, and how tensors reach them."""
+"""The layers and the row optimizers on the CPU: kernels, and how tensors reach them."""

@@ -341,7 +341,8 @@ class DeepModel:
         """
         for optimizer in self.optimizers:
             optimizer.step()
-        self.network.zero_grad()
+            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+                parameter.grad = None  # `zero_grad` would import TorchDynamo
         self.network.accept(finite)
 
     def _truth(self, labels: Labels) -> Tensor:

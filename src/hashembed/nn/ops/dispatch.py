@@ -3,7 +3,7 @@
 Keys come from `hashembed.nn.ops.indexing.id_keys`, from the text pipeline, or are dictionary ranks
 (`identity`). Bags are in CSR form: `offsets` has one entry more than there are bags.
 
-Tensors on the CPU go to Numba kernels (`on_cpu.py`), those on a CUDA GPU to Triton kernels where
+Tensors on the CPU go to CPU kernels (`on_cpu.py`), those on a CUDA GPU to Triton kernels where
 Triton is installed (`on_gpu.py`). Everything else goes to `reference.py`: other devices, the
 transforms of `torch.func`, and exported programs, which should not need this package to run.
 """

@@ -1,4 +1,4 @@
-"""A look-up by the Numba kernels: which gradients its tables get, and how autograd sees it."""
+"""A look-up by the CPU kernels: which gradients its tables get, and how autograd sees it."""
 
 from typing import NamedTuple
 

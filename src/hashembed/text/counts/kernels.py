@@ -1,4 +1,4 @@
-"""Counting keys, looking them up, and coding sorted strings, in Numba.
+"""Kernels that count keys, look them up, and code sorted strings.
 
     add_to_sketch    cells that are never below the count of a key   a worker owns cells
     count_chosen     exact counts of keys in frequent cells          a worker owns keys
