@@ -3,11 +3,12 @@ PYTHON ?= .venv/bin/python
 # Those that need neither Numba nor PyTorch, which `make test-wheel` does not install.
 CORE_TESTS = tests/core/test_build.py tests/core/test_draws.py tests/core/test_writing.py \
   tests/hashing/test_bags.py tests/hashing/test_planner.py tests/hashing/test_spec.py \
-  tests/text tests/readers tests/engine/test_loop.py tests/engine/test_outputs.py \
-  tests/engine/shallow/test_variants.py tests/classify/explain tests/classify/test_answers.py \
-  tests/classify/test_classifier.py tests/classify/test_model_file.py \
-  tests/classify/test_streaming.py tests/classify/test_targets.py tests/cli \
-  tests/project/test_startup.py
+  tests/text/counts tests/text/test_dictionary.py tests/text/test_flooding.py \
+  tests/text/test_pipeline.py tests/text/test_spans.py tests/readers \
+  tests/engine/shallow/test_variants.py tests/engine/test_loop.py tests/engine/test_outputs.py \
+  tests/classify/explain tests/classify/test_answers.py tests/classify/test_classifier.py \
+  tests/classify/test_model_file.py tests/classify/test_streaming.py \
+  tests/classify/test_targets.py tests/cli
 
 .PHONY: help install kernels test test-slow test-gpu wheel test-wheel lint format docs bench bench-gpu bench-gpu-text
 

@@ -318,7 +318,7 @@ def test_control_c_in_the_first_pass_leaves_the_older_model(tmp_path):
     run("train", write(tmp_path / "small.csv", 100, 2), "-o", model)
     before = model.read_bytes()
     process = start(
-        *("train", data, "-o", model, "--embedding-dim", "256", "--members", "40"),
+        *("train", data, "-o", model, "--embedding-dim", "256", "--members", "400"),
         *("--batch-size", "2", "--passes", "1"),
     )
     for line in process.stderr:

@@ -31,7 +31,6 @@ HEAVY = {
     "matplotlib",
     "multiprocessing",
     "numba",
-    "numpy.ma",
     "numpy.testing",
     "pandas",
     "pyarrow.csv",

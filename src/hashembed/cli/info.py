@@ -42,11 +42,11 @@ def info_command(model: str | None, runtime: bool, as_json: bool) -> None:
 def describe_runtime() -> dict[str, Any]:
     """The versions in use, the kernels, the processor."""
     import platform
+    from importlib.metadata import version
     from importlib.util import find_spec
 
     import numpy as np
 
-    from hashembed import __version__
     from hashembed.core.native.library import JIT, best_level, runtime
     from hashembed.core.threads import cpu_count
 
@@ -55,7 +55,7 @@ def describe_runtime() -> dict[str, Any]:
         "compiled by Numba on first use" if kernels.level == JIT else "compiled ahead of time"
     )
     return {
-        "hashembed": __version__,
+        "hashembed": version("hashembed"),
         "python": f"{platform.python_version()}, NumPy {np.__version__}",
         "kernels": f"{kernels.level}, {compiled}: {kernels.why}",
         "processor": f"{best_level()}, {cpu_count()} cores for this process",
