@@ -95,7 +95,8 @@ class Steps:
         capacity = self.capacities[0]
         with precompiling(self.device):
             self._begin()
-            self._batches.fill(0, 0, 1, capacity)
+            for buffer in range(BUFFERS):  # their alignment may differ
+                self._batches.fill(buffer, 0, 1, capacity)
             self._batches.set_cursor(0, self.cursor)
             if self.shallow:
                 for i, member in enumerate(self.members):

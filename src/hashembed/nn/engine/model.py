@@ -112,7 +112,7 @@ class DeepModel:
         self.spec, self.multilabel, self.seed = spec, multilabel, seed
         self.optimizer, self.device = optimizer, torch.device(device)
         self.steps = 0
-        self.network = Network(
+        network = Network(
             spec,
             embedding_dim,
             num_classes,
@@ -124,7 +124,11 @@ class DeepModel:
             append_importance=append_importance,
             dropout=dropout,
             device="meta",  # allocates nothing, and draws nothing from the global random state
-        ).to_empty(device=self.device)
+        )
+        # `to_empty` would import SymPy, which takes seconds.
+        self.network: Network = network._apply(  # type: ignore[no-untyped-call]
+            lambda t: torch.empty(t.shape, dtype=t.dtype, device=self.device)
+        )
         self.network.reset_parameters(torch.Generator().manual_seed(seed))
         self.optimizers = make_optimizers(self.network, optimizer, in_backward=self.fast)
         self.version = 0  # counts replaced tensors, which graphs of steps would still read
