@@ -101,10 +101,21 @@ def first_and_later(machine: Machine, train: Path, note) -> None:
     commands = {
         "train": (("train", str(train), "-o", machine.model, "-q", "--force"), b""),
         "predict": (("predict", machine.model), line),
-        "explain": (("explain", machine.model), line),
+        "explain": (("explain", machine.model, line.decode().strip()), b""),
         "words": (("words", machine.model, str(train)), b""),
         "demo": (("demo",), b""),
     }
+    imports = [machine.run(machine.python, "-c", "import numpy, pyarrow")[0] for _ in range(6)]
+    usual = statistics.median(imports[1:])
+    note(
+        "first import numpy, pyarrow / later ones",
+        "",
+        imports[0],
+        usual,
+        imports[0] / usual,
+        "s",
+        "reads both from disk; the rows below come after it",
+    )
     for name, (arguments, given) in commands.items():
         first, _, _ = machine.hashembed(*arguments, given=given)
         later = [machine.hashembed(*arguments, given=given)[0] for _ in range(REPEATS)]

@@ -16,7 +16,7 @@ from hashembed.engine.history import History
 from hashembed.engine.outputs import fill_logarithms
 from hashembed.engine.protocol import Engine, to_probabilities
 from hashembed.engine.shallow.model import ShallowModel
-from hashembed.engine.shallow.texts import score_texts
+from hashembed.engine.shallow.texts import classes_of, score_texts
 from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
 
@@ -92,6 +92,11 @@ class TrainedClassifier(Estimator):
             threshold: for multi-label models: return the labels with a probability above it. None
                 (default) is 0.5. For a model with one label per text, use `predict_top` instead.
         """
+        model = self._fitted()
+        if isinstance(model, ShallowModel) and self.label_form_ == "single" and threshold is None:
+            found = classes_of(model, self.text_config_, texts)
+            if found is not None:
+                return np.asarray(self.classes_[found])
         z = self._logits(texts)
         if self._multilabel:
             from hashembed.classify.targets import decode

@@ -9,7 +9,7 @@ from hashembed.engine.shallow.kernel import score_document
 from hashembed.text.key_kernels import text_keys
 from hashembed.text.word_kernels import Batch, Rules
 
-SIZE, COUNT = 0, 1  # places in `Call.numbers`
+SIZE, COUNT, BEST = 0, 1, 2  # places in `Call.numbers`
 _WIDTH, _WIDE = LANES, 4 * LANES
 
 
@@ -30,7 +30,7 @@ class Weights(NamedTuple):
 class Call(NamedTuple):
     """One text, space for what it becomes, and its logits."""
 
-    numbers: I64  # bytes of the text; out: its n-grams
+    numbers: I64  # bytes of the text; out: its n-grams, and the class with the largest logit
     data: U8  # the text, and at least 80 bytes more
     batch: Batch
     keys: I64
@@ -53,3 +53,8 @@ def score_text(rules: Rules, weights: Weights, call: Call) -> None:
             keys, E, records, W, bias, seeds, K, B, columns, _WIDTH, _WIDE, k, importance, indexing,
             rows, buckets, h, z,
         )  # fmt: skip
+        best = 0
+        for c in range(1, len(z)):
+            if z[c] > z[best]:
+                best = c
+        call.numbers[BEST] = best

@@ -1,5 +1,6 @@
 """Scores a few texts with a shallow model, each in one native call."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from hashembed.core.arrays import F32, I64
 from hashembed.core.native.call import Packed
 from hashembed.engine.shallow.model import ShallowModel
-from hashembed.engine.shallow.text_kernel import COUNT, SIZE, Call, Weights, score_text
+from hashembed.engine.shallow.text_kernel import BEST, COUNT, SIZE, Call, Weights, score_text
 from hashembed.hashing.locate import indexing_code
 from hashembed.text.config import TextConfig
 from hashembed.text.few_texts import FEW, FEW_BYTES, PADDING
@@ -24,10 +25,30 @@ def score_texts(model: ShallowModel, config: TextConfig, texts: Any) -> tuple[F3
     """
     if type(texts) is not list or len(texts) > FEW:
         return None
+    scorer = _scorer_of(model, config)
+    z, counts = np.empty((len(texts), len(scorer.weights.bias)), np.float32), []
+    for row, call in zip(z, scorer.calls_of(texts), strict=False):
+        row[:] = call.z
+        counts.append(call.count)
+    return (z, np.array(counts, np.int64)) if len(counts) == len(texts) else None
+
+
+def classes_of(model: ShallowModel, config: TextConfig, texts: Any) -> list[int] | None:
+    """The class with the largest logit of each text of a list of a few strings.
+
+    None if it is something else, if a text has no word, or if there is no compiled kernel for it.
+    """
+    if type(texts) is not list or len(texts) > FEW:
+        return None
+    found = [call.best for call in _scorer_of(model, config).calls_of(texts) if call.count]
+    return found if len(found) == len(texts) else None
+
+
+def _scorer_of(model: ShallowModel, config: TextConfig) -> "_Scorer":
     scorer = model.text_scorer
     if not isinstance(scorer, _Scorer) or not scorer.suits(model, config):
         scorer = model.text_scorer = _Scorer(model, config)
-    return scorer.scores(texts)
+    return scorer
 
 
 class _Scorer:
@@ -43,36 +64,36 @@ class _Scorer:
             importance=model.importance,
             indexing=indexing_code(spec),
         )
-        self.calls: list[_ReadyCall] = []  # not in use: each thread takes one
+        self.ready: list[_ReadyCall] = []  # not in use: each thread takes one
 
     def suits(self, model: ShallowModel, config: TextConfig) -> bool:
         """Whether neither the tables nor the configuration have been replaced."""
         return self.memory is model.memory and (self.config is config or self.config == config)
 
-    def scores(self, texts: list[Any]) -> tuple[F32, I64] | None:
+    def calls_of(self, texts: list[Any]) -> "Iterator[_ReadyCall]":
+        """A finished call for each text; they end early if a text is not a string or too long."""
         if self.kernel is None:
-            return None
+            return
         try:
-            encoded = [text.encode() for text in texts]
-        except (AttributeError, UnicodeEncodeError):  # not strings, or a lone surrogate
-            return None
-        z = np.empty((len(texts), len(self.weights.bias)), np.float32)
-        counts = np.empty(len(texts), np.int64)
-        try:
-            call = self.calls.pop()
+            call = self.ready.pop()
         except IndexError:
             call = _ReadyCall(self, _TEXT, _KEYS)
-        for i, text in enumerate(encoded):
-            if len(text) > call.space:
-                if len(text) > FEW_BYTES:
-                    return None
-                call = _ReadyCall(self, 2 * len(text), len(call.call.keys))
-            if (count := call.run(text)) > len(call.call.keys):
-                call = _ReadyCall(self, call.space, 2 * count)
-                call.run(text)
-            z[i], counts[i] = call.z, count
-        self.calls.append(call)
-        return z, counts
+        try:
+            for text in texts:
+                encoded = text.encode()
+                if len(encoded) > call.space:
+                    if len(encoded) > FEW_BYTES:
+                        return
+                    call = _ReadyCall(self, 2 * len(encoded), call.most)
+                call.run(encoded)
+                if call.count > call.most:
+                    call = _ReadyCall(self, call.space, 2 * call.count)
+                    call.run(encoded)
+                yield call
+        except (AttributeError, UnicodeEncodeError):  # not a string, or a lone surrogate
+            return
+        finally:
+            self.ready.append(call)
 
 
 class _ReadyCall:
@@ -81,10 +102,11 @@ class _ReadyCall:
     def __init__(self, scorer: _Scorer, space: int, keys: int) -> None:
         weights, lowest, highest = scorer.weights, *scorer.rules.orders[:2]
         data = np.zeros(space + len(PADDING), np.uint8)
-        self.space, self.z = space, np.empty(len(weights.bias), np.float32)
-        self.numbers, self.text = np.zeros(2, np.int64), data.data
-        self.call = Call(
-            numbers=self.numbers,
+        self.space, self.most, self.z = space, keys, np.empty(len(weights.bias), np.float32)
+        numbers = np.zeros(3, np.int64)
+        self._numbers, self._text = numbers.data, data.data  # faster than arrays
+        call = Call(
+            numbers=numbers,
             data=data,
             batch=new_batch.py_func(highest - lowest + 1),
             keys=np.empty(keys, np.int64),
@@ -95,13 +117,16 @@ class _ReadyCall:
         )
         assert scorer.kernel is not None
         self._run = scorer.kernel.run
-        packed = scorer.kernel.pack((scorer.rules, weights, self.call))
+        packed = scorer.kernel.pack((scorer.rules, weights, call))
         assert packed is not None
         self._packed: Packed = packed
+        self._call = call  # keeps its arrays
+        self.count = self.best = 0
 
-    def run(self, text: bytes) -> int:
-        """Score a text -> the number of its n-grams."""
-        self.text[: len(text)] = text
-        self.numbers[SIZE] = len(text)
+    def run(self, text: bytes) -> None:
+        """Score a text."""
+        numbers = self._numbers
+        self._text[: len(text)] = text
+        numbers[SIZE] = len(text)
         self._run(self._packed)
-        return int(self.numbers[COUNT])
+        self.count, self.best = numbers[COUNT], numbers[BEST]
