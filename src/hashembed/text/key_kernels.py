@@ -325,42 +325,12 @@ def lay_out(
             offsets[d] = o
 
 
-@_entry
-def keys_of(
-    data: U8,
-    starts: I64,
-    ends: I64,
-    table: U32,
-    punctuation: U8 | None,
-    orders: Orders,
-    upper: int,
-    offsets: I64,
-    keys: I64,
-) -> int:
-    """Offsets and keys of a few short documents -> the number of keys.
-
-    If `keys` is too small, it stays as it is. The fields of `Rules` are separate arguments: a tuple
-    of arrays takes longer to unpack than a short text to hash.
-    """
-    count = len(starts)
-    segments = Segments(data, starts, ends, np.ones(count, np.bool_))
-    rules = Rules(table, punctuation, orders, upper)
-    words, pieces = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    places = np.empty(count, np.int64)
-    offsets[0] = 0
-    count_words(segments, 0, count, rules, words, pieces)
-    lay_out(words, pieces, segments.last, orders, offsets, places)
-    if count and offsets[count] <= len(keys):
-        fill_keys(segments, 0, count, rules, keys, 0)
-    return int(offsets[count])
-
-
 @_outer
 def text_keys(data, end, rules, batch, keys):
     """The keys of the one text data[:end], for kernels that need no more -> their number.
 
     If `keys` is too small, nothing is written: call it again with as much space as it returns.
-    It is fastest if the data has 80 bytes more than the text (see `text/arrow.py`).
+    It is fastest if the data has 80 bytes more than the text (see `text/few_texts.py`).
     batch: from `new_batch`. It may serve many texts.
     """
     table, punctuation = rules.table, rules.punctuation

@@ -25,7 +25,6 @@ from hashembed.text.key_kernels import (
     count_words,
     cut_documents,
     fill_keys,
-    keys_of,
     lay_out,
 )
 from hashembed.text.word_kernels import Rules
@@ -104,16 +103,17 @@ def _run(work: Callable[[_Task], None], tasks: list[_Task], threads: int) -> Non
 
 
 def _few_bags(data: U8, starts: I64, ends: I64, rules: Rules) -> Bags:
-    """The bags of a few short documents, from one call that has enough space for most texts."""
-    offsets = np.empty(len(starts) + 1, np.int64)
-    lo, hi, sub_lo, sub_hi = rules.orders
-    orders = hi - lo + 1 + 4 * (sub_hi - sub_lo + (sub_hi > 0))  # a word has about four letters
-    keys = np.empty(len(data) * orders // 4, np.int64)
-    count = keys_of(data, starts, ends, *rules, offsets, keys)
-    if count > len(keys):
-        keys = np.empty(count, np.int64)
-        keys_of(data, starts, ends, *rules, offsets, keys)
-    return Bags.trusted(keys[:count], offsets)
+    """The bags of a few short documents, without threads."""
+    count = len(starts)
+    segments = Segments(data, starts, ends, np.ones(count, np.bool_))
+    words, pieces, places = np.zeros((3, count), np.int64)
+    offsets = np.zeros(count + 1, np.int64)
+    count_words(segments, 0, count, rules, words, pieces)
+    lay_out(words, pieces, segments.last, rules.orders, offsets, places)
+    keys = np.empty(offsets[-1], np.int64)
+    if count:
+        fill_keys(segments, 0, count, rules, keys, 0)
+    return Bags.trusted(keys, offsets)
 
 
 def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:

@@ -33,6 +33,7 @@ from hashembed.core.native.library import (
 )
 
 ROOT = Path(__file__).parents[3]  # of the package
+_LONGEST = ("hashembed.text.key", "hashembed_engine", "hashembed.engine", "hashembed.text.span")
 _NATIVE = re.compile(r"\bnative=(?:True|\"|[a-z])")
 
 
@@ -117,14 +118,17 @@ def _stamps() -> dict[str, str]:
 
 def _parts() -> list[str]:
     """The kernels in parts that are compiled by processes of their own: the longest first."""
-    sizes = {_part_of(k): os.path.getsize(k.py_func.__code__.co_filename) for k in kernels()}
-    return sorted(sizes, key=lambda part: ("." in part, -sizes[part]))
+    parts = {_part_of(kernel) for kernel in kernels()}
+    return sorted(parts, key=lambda part: (not part.startswith(_LONGEST), part))
 
 
 def _part_of(kernel: Any) -> str:
-    """The module of a kernel; but variants of one function, which take longest, are apart."""
+    """Variants of a function, and what takes long, are apart; a process takes a second to start."""
     function = kernel.py_func
-    return str(kernel.symbol if "<locals>" in function.__qualname__ else function.__module__)
+    if "<locals>" in function.__qualname__:
+        return str(kernel.symbol)
+    module = str(function.__module__)
+    return module if module.startswith(_LONGEST) else module.split(".")[1]
 
 
 def _compile_part(part: str, folder: str) -> None:
