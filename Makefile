@@ -75,6 +75,7 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_hidden --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_dictionary --data $(DATA)/imdb
 	$(PYTHON) -m benchmarks.bench_latency --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_startup --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_online --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_punctuation --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_imbalance --data $(DATA)

@@ -68,6 +68,20 @@ def classify(path: Path) -> str:
     )
 
 
+def startup(path: Path) -> str:
+    rows = read(path)
+    whole, single = (
+        [float(row["ratio"]) for row in rows if row["measure"] == name]
+        for name in ("whole command", "single texts")
+    )
+    return f"whole commands {span(whole)} times as fast as fastText, single texts {span(single)}"
+
+
+def first_fit(path: Path) -> str:
+    found = re.findall(r"first fit ([\d.]+)", path.read_text())
+    return f"first fit {found[0]} s, with kernels on disk {found[-1]} s"
+
+
 def latency(path: Path) -> str:
     ours, theirs = (
         re.search(rf"^{tool}, one text: median ([\d.]+) us", path.read_text(), re.M)
@@ -203,6 +217,12 @@ SECTIONS = {
             classify,
         ),
         Benchmark(
+            "a new installation: first runs, cold starts, whole commands, memory, single texts",
+            "bench_startup --data FOLDER",
+            ("startup.csv",),
+            startup,
+        ),
+        Benchmark(
             "one text at a time; the start of the command; a stream",
             "bench_latency --data FOLDER",
             ("latency.txt",),
@@ -257,6 +277,12 @@ SECTIONS = {
             "bench_gpu --scaling",
             ("gpu_scaling.csv", "gpu_scaling.png"),
             gpu_scaling,
+        ),
+        Benchmark(
+            "the first fit of a process on a GPU",
+            "bench_gpu_first FILE",
+            ("gpu_first_fit.txt",),
+            first_fit,
         ),
         Benchmark(
             "from a text file to a model; a pass over three million documents",
