@@ -6,7 +6,7 @@ from types import CodeType, ModuleType
 import pytest
 from tests.cases.elf import undefined_symbols
 
-from hashembed.core.native import build
+from hashembed.core.native import build, library
 from hashembed.core.native.entry import compile_entry, only_translating
 from hashembed.core.native.library import LEVELS, library_file, runtime
 from hashembed.core.native.signature import signatures
@@ -68,3 +68,15 @@ def test_code_has_no_flags_for_fast_mathematics():
         code = compile_entry(FOR_ANY.scores.dispatcher, signature, "entry")
     assert re.search(r"= fadd <16 x float>", code)
     assert not re.search(r"\b(fast|reassoc|contract|afn|arcp|nnan|ninf|nsz) ", code)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [("avx9", "must be one of x86-64, x86-64-v3, x86-64-v4, jit; found 'avx9'"),
+     ("x86-64-v4", "this processor has only x86-64$")],
+)  # fmt: skip
+def test_levels_that_cannot_run(wanted, message, monkeypatch):
+    monkeypatch.setenv(library.CHOICE, wanted)
+    monkeypatch.setattr(library, "_processor_flags", frozenset)
+    with pytest.raises(ValueError, match=message):
+        library.runtime.__wrapped__()

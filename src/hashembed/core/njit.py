@@ -24,10 +24,6 @@ from hashembed.core.native.library import JIT, find_library, runtime
 
 LONG = 1.0  # seconds of compiling after which the user is told
 
-# A value of `fastmath`: sums may be reordered and contracted for SIMD, but NaN and infinity keep
-# their meaning. Native kernels have no use for it: their bits would depend on the processor.
-FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
-
 native_kernels: "list[Kernel]" = []  # all of the modules imported so far
 
 

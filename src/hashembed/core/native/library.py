@@ -45,6 +45,8 @@ def runtime() -> Runtime:
         return Runtime(JIT, f"{CHOICE}={JIT} asks for it", None)
     if wanted and wanted not in LEVELS:
         raise ValueError(f"{CHOICE} must be one of {', '.join([*LEVELS, JIT])}; found {wanted!r}")
+    if wanted and not LEVELS[wanted] <= _processor_flags():
+        raise ValueError(f"{CHOICE}={wanted}, but this processor has only {best_level()}")
     if problem := _problem():
         return Runtime(JIT, problem, None)
     level = wanted or best_level()
