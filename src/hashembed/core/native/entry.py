@@ -19,6 +19,7 @@ from numba.core.cpu import CPUTargetOptions
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import from_dtype
 
+from hashembed.core.kernel_cache import KernelCache
 from hashembed.core.native.signature import (
     ArrayKind,
     GroupKind,
@@ -51,8 +52,11 @@ def only_translating() -> Iterator[None]:
     """Numba translates kernels to LLVM code, and leaves the rest to `optimise`.
 
     Otherwise it would optimise every function, and then again with each function that calls it, and
-    make functions for Python to call.
+    make functions for Python to call. Without these, a kernel cannot be called: so nothing is kept
+    on disk, and the process should not use the kernels.
     """
+    cache: Any = KernelCache
+    load, save = cache.load_overload, cache.save_overload
     library: Any = CPUCodeLibrary
     target: Any = CPUTargetOptions
     whole, finalize = library._optimize_final_module, target.finalize
@@ -63,10 +67,12 @@ def only_translating() -> Iterator[None]:
 
     library._optimize_final_module = lambda library: None
     target.finalize = without_wrappers
+    cache.load_overload = cache.save_overload = lambda *arguments: None
     try:
         yield
     finally:
         library._optimize_final_module, target.finalize = whole, finalize
+        cache.load_overload, cache.save_overload = load, save
 
 
 def optimise(code: str, machine: Any, entry: str | None = None) -> Any:
