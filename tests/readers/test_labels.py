@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from tests.cases.files import pairs, write
 from hashembed.cli import main
 from hashembed.core.wording import command_options
 from hashembed.readers import DataError, read, read_batches, read_texts
+from hashembed.readers.rows import encoded
 
 SPLIT = [(["a", "b"], "x"), (["b"], "y"), ([], "z"), (["c"], "u")]
 
@@ -320,3 +322,34 @@ def test_another_prefix_is_named_where_it_may_be_meant(tmp_path):
         with pytest.raises(DataError, match="label_prefix="):
             read(path, **options)
     assert read(path, label_prefix="__class__").labels.to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("distinct", [1, 3, 1000, 100_000])
+def test_labels_are_numbered_like_by_arrow(kind, distinct):
+    numbers = np.random.default_rng(distinct).integers(0, distinct, 5000)
+    names = ["", "a", "b", "ab", "ü", *map(str, numbers.tolist())]
+    for column in (pa.array(names, kind), pa.array(names, kind).slice(7, 900), pa.array([], kind)):
+        ours, theirs = encoded(column), column.dictionary_encode()
+        assert ours.type == pa.dictionary(pa.int32(), pa.string())
+        assert ours.indices.to_pylist() == theirs.indices.to_pylist()
+        assert ours.dictionary.to_pylist() == theirs.dictionary.to_pylist()
+        ours.validate(full=True)
+
+
+def test_labels_with_nulls_stay_null():
+    assert encoded(pa.array(["a", None, "a"])).to_pylist() == ["a", None, "a"]
+
+
+@pytest.mark.parametrize(
+    "line", ["a__label__b x", "__label____label__a x", "__label__a x __label__b", "_ __label__a _"]
+)
+def test_prefixes_anywhere_in_a_line(tmp_path, line):
+    """The fast way to find labels and the thorough one agree; the last line needs the latter."""
+    labelled = line if line.startswith("__label__") else f"__label__z {line}"
+    lines = [labelled, "__label__c text __label__d between"]
+    alone, both = (write(tmp_path / f"{n}.ft", "\n".join(lines[:n]) + "\n") for n in (1, 2))
+    one, two = read(alone), read(both)
+    label = one.labels.to_pylist()[0]
+    assert two.labels.to_pylist()[0] == (label if isinstance(label, list) else [label])
+    assert two.texts.to_pylist()[0] == one.texts.to_pylist()[0]

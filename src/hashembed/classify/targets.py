@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hashembed.core.arrays import distinct
+from hashembed.core.arrow_columns import whole_numbers
 from hashembed.engine.labels import Labels
 
 Form = Literal["single", "lists", "matrix"]
@@ -167,11 +169,10 @@ def _ranks(labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     if isinstance(labels, pa.Array):
         if labels.null_count:
             _missing(int(np.argmax(labels.is_null().to_numpy(zero_copy_only=False))), None)
-        indices = _numbers(labels.indices)
-        used, ranks = np.unique(
-            indices, return_inverse=True
-        )  # the dictionary may have unused values
-        return _checked(labels.dictionary.to_pylist())[used], ranks
+        indices = whole_numbers(labels.indices)
+        used = np.bincount(indices) > 0  # the dictionary may have unused values
+        ranks = (np.cumsum(used) - 1)[indices]
+        return _checked(labels.dictionary.to_pylist())[np.flatnonzero(used)], ranks
     array = _checked(labels)
     if array.dtype.kind == "U":  # hashing is faster than NumPy's sorting
         names = array.tolist()
@@ -179,15 +180,6 @@ def _ranks(labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         ranks = np.fromiter(map(rank_of.__getitem__, names), np.int64, len(names))
         return np.array([*rank_of], str), ranks
     return np.unique(array, return_inverse=True)
-
-
-def _numbers(array: Any) -> npt.NDArray[np.int64]:
-    """An Arrow array of whole numbers without nulls. `to_numpy` would import pandas."""
-    if len(array) == 0:
-        return np.empty(0, np.int64)
-    dtype = np.dtype(str(array.type))
-    start = array.offset * dtype.itemsize
-    return np.frombuffer(array.buffers()[1], dtype, len(array), start).astype(np.int64)
 
 
 def _checked(labels: Any) -> npt.NDArray[Any]:
@@ -286,7 +278,7 @@ def _number(
     values: npt.NDArray[Any], known: Classes | None
 ) -> tuple[Classes, npt.NDArray[np.int64]]:
     """The classes, and the class number of each of these distinct values."""
-    fresh = np.unique(values)
+    fresh = distinct(values)
     if known is None or len(known) == 0:
         return fresh, np.searchsorted(fresh, values)
     fresh, known = _as_one_type(fresh, known)

@@ -1,6 +1,6 @@
 """Short names for array types. `_2D` tells native kernels the number of axes."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ F64 = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 U8_2D = Annotated[U8, Dimensions(2)]
+U16_2D = Annotated[U16, Dimensions(2)]
 U32_2D = Annotated[U32, Dimensions(2)]
 U64_2D = Annotated[U64, Dimensions(2)]
 I32_2D = Annotated[I32, Dimensions(2)]
@@ -33,3 +34,11 @@ I64_3D = Annotated[I64, Dimensions(3)]
 F32_2D = Annotated[F32, Dimensions(2)]
 F32_3D = Annotated[F32, Dimensions(3)]
 F64_2D = Annotated[F64, Dimensions(2)]
+
+
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The distinct values, sorted. `np.unique` imports `numpy.ma`, which takes longer than this."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return np.asarray(ordered[first])

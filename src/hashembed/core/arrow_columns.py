@@ -44,5 +44,14 @@ def null_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(bits[column.offset :] == 0)
 
 
+def whole_numbers(array: pa.Array) -> npt.NDArray[np.int64]:
+    """A column of whole numbers without nulls."""
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    dtype = np.dtype(str(array.type))
+    start = array.offset * dtype.itemsize
+    return np.frombuffer(array.buffers()[1], dtype, len(array), start).astype(np.int64)
+
+
 def _bits(mask: npt.NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(mask, bitorder="little"))

@@ -10,7 +10,6 @@ A kernel runs as machine code from one of two sources:
 Both have the same results, bit for bit.
 """
 
-import logging
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -178,6 +177,8 @@ def _telling_if_long() -> Iterator[None]:
 
 @cache
 def _say() -> None:
+    import logging  # 5 ms, and hardly any process compiles
+
     from hashembed.core.kernel_cache import kernels_are_kept
 
     kept = "; they are kept on disk for the next time" if kernels_are_kept() else ""

@@ -4,7 +4,7 @@ Numba widens every product of 32-bit integers to 64 bits. Each step casts back t
 costs nothing, so the arithmetic is that of the specification.
 """
 
-import secrets
+import os
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _BODY = u32(0xE6546B64)
 # The slot of a key in a hash table depends on this number, which differs in every process. The hash
 # of words is public, so an attacker could otherwise write texts whose words all fall into one slot.
 # It changes running time only. Kernels take it as an argument; Numba would compile in a global.
-SALT = u64(secrets.randbits(64))
+SALT = u64(int.from_bytes(os.urandom(8), "little"))
 SPREAD = u64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 _R0, _R1, _R2, _R3 = (u32(r) for r in ID_ROUNDS)
 

@@ -12,8 +12,12 @@ from hashembed.core.arrays import I64
 from hashembed.core.arrow_columns import mask_column, number_column, text_column
 from hashembed.core.checks import one_of
 from hashembed.core.wording import named
+from hashembed.hashing.scalars import SALT
 from hashembed.readers.encodings import known_encoding
+from hashembed.readers.formats.line_kernels import number_slices
+from hashembed.readers.formats.slices import strings
 from hashembed.readers.report import Problem
+from hashembed.text.arrow import documents
 
 Column = int | str
 
@@ -144,11 +148,30 @@ class Parser(Protocol):
 
 
 def encoded(labels: Any) -> Any:
-    """Strings -> a dictionary-encoded column."""
+    """Strings -> a dictionary-encoded column.
+
+    Plain strings do not need `pyarrow.compute`, which takes longer to import than to read a file.
+    """
+    plain = labels.type in (pa.string(), pa.large_string()) and not labels.null_count
+    if plain and labels.nbytes < 2**31:  # the offsets of the dictionary have 32 bits
+        return _numbered(labels)
     column = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
     return pa.DictionaryArray.from_arrays(
         column.indices.cast(pa.int32()), column.dictionary.cast(pa.string())
     )
+
+
+def _numbered(labels: Any) -> Any:
+    """Dictionary-encode strings without nulls; the dictionary has them in order of appearance."""
+    data, starts, ends = documents(labels)
+    slots = np.full(2 << len(starts).bit_length(), -1, np.int32)
+    numbers, firsts = np.empty((2, len(starts)), np.int32)
+    found = number_slices(data, starts, ends, SALT, slots, numbers, firsts)
+    firsts = firsts[:found]
+    _, offsets, values = strings(data, starts[firsts], ends[firsts]).buffers()
+    short = pa.py_buffer(np.frombuffer(offsets, np.int64).astype(np.int32))
+    dictionary = pa.StringArray.from_buffers(found, short, values)
+    return pa.DictionaryArray.from_arrays(number_column(numbers), dictionary)
 
 
 def joined(columns: Sequence[Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hashembed.core.arrow_columns import whole_numbers
 from hashembed.core.wording import given
 from hashembed.readers.formats.headers import is_number
 
@@ -43,8 +44,12 @@ class LabelWatch:
             return
         labels = labels.slice(0, WATCHED - self._rows)
         self._rows += len(labels)
-        for count in labels.value_counts().to_pylist():
-            self._counts[count["values"]] += count["counts"]
+        if labels.null_count:
+            self._counts.update(labels.to_pylist())
+            return
+        names = labels.dictionary.to_pylist()
+        for number, count in Counter(whole_numbers(labels.indices).tolist()).items():
+            self._counts[names[number]] += count
 
     def warnings(self) -> list[str]:
         """The most likely mistake, if any."""

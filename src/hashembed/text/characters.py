@@ -135,7 +135,10 @@ def _separators() -> tuple[I32, I32]:
     runs = expand(_SEPARATORS, 1).reshape(-1, 2)
     separators = np.concatenate([np.arange(*run, dtype=np.int32) for run in runs])
     spaces = np.concatenate([np.arange(*run, dtype=np.int32) for run in WHITE_SPACE])
-    return spaces, np.setdiff1d(separators, spaces)
+    punctuation = np.zeros(CODE_POINTS, np.bool_)
+    punctuation[separators] = True
+    punctuation[spaces] = False
+    return spaces, np.flatnonzero(punctuation).astype(np.int32)
 
 
 @cache

@@ -66,7 +66,7 @@ class _Column:
         starts = self.segments.starts
         costs = starts - starts[0] + _DOCUMENT * np.arange(len(self))
         cuts = np.searchsorted(costs, np.arange(_TASK, costs[-1] + 1, _TASK))
-        edges = np.unique(np.concatenate([[0], cuts, [len(self)]])).tolist()
+        edges = sorted({0, *cuts.tolist(), len(self)})
         return [(self, first, stop) for first, stop in pairwise(edges)]
 
 

@@ -2,10 +2,13 @@
 
 import numpy as np
 
-from hashembed.core.arrays import I64, U8
+from hashembed.core.arrays import I32, I64, U8
 from hashembed.core.njit import njit
 
 NEWLINE, RETURN, SPACE, TAB = np.uint8(10), np.uint8(13), np.uint8(32), np.uint8(9)
+
+_FNV = np.uint64(0x100000001B3)  # the prime of the hash FNV-1a
+_HIGH = np.uint64(32)
 
 _STRIDE = 32  # bytes compared at once
 _COUNTED = 128  # bytes counted at once: what a byte can count
@@ -28,18 +31,18 @@ def seek(data, at, end, one, other):
 
 
 @njit(native=True, nogil=True)
-def count_newlines(data: U8) -> int:
-    """The number of line ends."""
-    count, at = np.int64(0), 0
+def count_byte(data: U8, byte: int) -> int:
+    """How often the byte is in the data."""
+    wanted, count, at = np.uint8(byte), np.int64(0), 0
     while at + _COUNTED <= len(data):
         part = data[at : at + _COUNTED]
         found = np.uint8(0)
         for i in range(_COUNTED):
-            found += np.uint8(part[i] == NEWLINE)
+            found += np.uint8(part[i] == wanted)
         count += found
         at += _COUNTED
     for i in range(at, len(data)):
-        count += data[i] == NEWLINE
+        count += data[i] == wanted
     return int(count)
 
 
@@ -134,3 +137,43 @@ def gather(data: U8, starts: I64, ends: I64, offsets: I64, out: U8) -> None:
     """out[offsets[i] : offsets[i + 1]] = data[starts[i] : ends[i]]."""
     for i in range(len(starts)):
         copy(data, starts[i], ends[i], out, offsets[i])
+
+
+@njit(nogil=True)
+def _equal(data, one, other, size):
+    same = 0
+    while same < size and data[one + same] == data[other + same]:
+        same += 1
+    return same == size
+
+
+@njit(native=True, nogil=True)
+def number_slices(
+    data: U8, starts: I64, ends: I64, salt: np.uint64, slots: I32, numbers: I32, firsts: I32
+) -> int:
+    """Number distinct slices in order of appearance -> how many there are.
+
+    numbers[i] is the number of slice i, firsts[n] the first slice of number n. `slots` is a hash
+    table: its size is a power of two, above the number of slices, and all of it is -1.
+    """
+    found, mask = 0, np.uint64(len(slots) - 1)
+    for i in range(len(starts)):
+        start, size = starts[i], ends[i] - starts[i]
+        h = salt
+        for j in range(start, start + size):
+            h = (h ^ np.uint64(data[j])) * _FNV
+        slot = (h ^ (h >> _HIGH)) & mask
+        while True:
+            n = slots[slot]
+            if n < 0:
+                n = np.int32(found)
+                slots[slot] = n
+                firsts[n] = i
+                found += 1
+                break
+            first = firsts[n]
+            if ends[first] - starts[first] == size and _equal(data, starts[first], start, size):
+                break
+            slot = (slot + np.uint64(1)) & mask
+        numbers[i] = n
+    return found
