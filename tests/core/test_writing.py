@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hashembed.core import writing
-from hashembed.core.writing import write_whole
+from hashembed.core.writing import Parts, write_whole
 from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
 
 KILLS, MANY_KILLS = 8, 60
@@ -182,6 +182,37 @@ def test_many_writers_at_once(tmp_path):
     assert errors == []
     assert len(set((tmp_path / "file").read_bytes())) == 1
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_parts(tmp_path):
+    """The first part is asked for when the others are written."""
+    path = tmp_path / "file"
+
+    def first():
+        (temporary,) = tmp_path.glob(".hashembed-*.tmp")
+        assert temporary.read_bytes() == b"\0\0\0rest"
+        return b"one"
+
+    write_whole(path, Parts(3, first, [b"re", np.frombuffer(b"st", np.uint8).data]))
+    assert path.read_bytes() == b"onerest"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_first_part_of_another_size(tmp_path, size):
+    with pytest.raises(ValueError, match="the first part has 3 bytes"):
+        write_whole(tmp_path / "file", Parts(size, lambda: b"one", [b"rest"]))
+    assert os.listdir(tmp_path) == []
+
+
+def test_parts_through_a_pipe(tmp_path):
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, Parts(3, lambda: b"one", [b"re", b"st"]))
+    reader.join()
+    assert got == [b"onerest"]
 
 
 def kill_during_saves(path, kills, seed):

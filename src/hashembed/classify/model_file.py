@@ -12,15 +12,17 @@ from hashembed.classify.engine_plan import EnginePlan, choose_device
 from hashembed.classify.quantize import BITS, decode, encode
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.trained import TrainedClassifier
+from hashembed.core.background import in_background
 from hashembed.core.checks import whole_number
+from hashembed.core.half import from_half, to_half
+from hashembed.core.threads import cpu_count
 from hashembed.engine.history import History
-from hashembed.engine.protocol import MAX_BATCH
+from hashembed.engine.protocol import MAX_BATCH, Engine
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import (
     LARGEST,
     Arrays,
     ModelFileError,
-    all_finite,
     load_tensors,
     save_tensors,
     understanding,
@@ -47,14 +49,16 @@ def save_classifier(
         raise ValueError(
             f"for_training=True keeps full precision, found bits={bits}: leave one of them out"
         )
-    model, largest = classifier.model_, {}
+    model, largest, squares = classifier.model_, {}, None
+    if isinstance(model, ShallowModel):
+        squares = in_background(model.mean_squares)  # while the tables are converted
     if for_training:
         tensors = model.state()
     else:
-        tensors = model.tensors()
+        tensors = _weights(model)
         for name, array in tensors.items():
             if _is_table(name) and bits == 16:
-                tensors[name] = _halved(name, array)
+                tensors[name] = _halved(name, array, classifier.threads or cpu_count())
             elif _is_table(name):
                 if not np.isfinite(array).all():
                     raise ValueError(
@@ -72,7 +76,7 @@ def save_classifier(
         "history": classifier.history_.to_dict(),
         "stream_rate": classifier.stream_rate_,
         "stream_position": classifier.stream_position_.to_dict(),
-        "mean_squares": model.mean_squares() if isinstance(model, ShallowModel) else None,
+        "mean_squares": squares() if squares is not None else None,
         "for_training": for_training,
         "coded": {"bits": bits, "largest": largest} if largest else None,
     }
@@ -102,6 +106,8 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
         tensors = _decoded(tensors, plan, meta["coded"])
     _check_shapes(tensors, plan.shapes(len(self.classes_)), for_training)
     self.engine_plan_ = plan = _plan_here(plan, self.device, tensors, for_training)
+    if not for_training and plan.shallow:
+        tensors = {name: _widened(array, threads) for name, array in tensors.items()}
     if for_training:
         self.model_ = plan.make(len(self.classes_), threads)
         self.model_.load_state(tensors)
@@ -237,14 +243,29 @@ def _is_table(name: str) -> bool:
     return name.rpartition(".")[2] in TABLES
 
 
-def _halved(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _weights(model: Engine) -> Arrays:
+    """The tensors of a model. A shallow model need not copy them: nobody else changes them now."""
+    if not isinstance(model, ShallowModel):
+        return model.tensors()
+    tables = model.tables
+    arrays = {"E": tables.E, "W": tables.W, "bias": tables.bias}
+    return {**arrays, "P": model.importance_weights} if model.importance else arrays
+
+
+def _halved(name: str, array: npt.NDArray[Any], threads: int) -> npt.NDArray[Any]:
     """A table in half precision."""
-    half = array.astype(np.float16)
-    if not all_finite(half):
+    half = to_half(np.asarray(array, np.float32), threads)
+    if half is None:
         raise ValueError(
             f"cannot save the model: its table {name} has values that half precision cannot hold"
         )
     return half
+
+
+def _widened(array: npt.NDArray[Any], threads: int | None) -> npt.NDArray[Any]:
+    """A table in half precision as floats; anything else as it is."""
+    half = array.dtype == np.float16 and array.ndim == 2
+    return from_half(array, threads or cpu_count()) if half else array
 
 
 def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:

@@ -1,15 +1,17 @@
-"""Reads the layout of a safetensors file without trusting it.
+"""The layout of a safetensors file: writes it, and reads it without trusting it.
 
 The file has three parts: eight bytes with the length of the header; a JSON header with metadata and
 the type, shape and position of each tensor; and the tensors, one after the other. The safetensors
 library maps the file into memory, so the process crashes if another process truncates the file
-meanwhile. This module reads the file instead of mapping it.
+meanwhile. This module reads the file instead of mapping it. The library also copies all tensors
+before it writes them, which this module does not need.
 """
 
 import json
 import math
 import os
 import struct
+from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ DTYPES = {
     "U16": "<u2",
     "U8": "|u1",
 }
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class Place(NamedTuple):
@@ -48,6 +51,27 @@ class Layout(NamedTuple):
     metadata: dict[str, str]
     places: dict[str, Place]
     begin: int
+
+
+def layout_bytes(
+    arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]
+) -> tuple[bytes, list[str]]:
+    """How a file with these tensors begins, and the order in which they follow."""
+    # Tensors of the largest numbers come first, as in the format's own library: all are aligned.
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name in order:
+        array = arrays[name]
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[array.dtype.str],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+    encoded = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    return struct.pack("<Q", len(encoded)) + encoded, order
 
 
 def read_layout(file: BinaryIO) -> Layout:

@@ -9,7 +9,9 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any, BinaryIO, NamedTuple
 
 CAN_LOCK = os.name == "posix"  # elsewhere leftovers stay
 if CAN_LOCK:
@@ -21,7 +23,15 @@ _LEFTOVER = re.compile(r"\.hashembed-[0-9a-f]{16}\.tmp")
 _BINARY = getattr(os, "O_BINARY", 0)  # of Windows
 
 
-def write_whole(path: PathLike, data: bytes) -> None:
+class Parts(NamedTuple):
+    """The content of a file in parts, of which the first is known last."""
+
+    size: int  # bytes of the first part
+    first: Callable[[], bytes]
+    rest: Sequence[Any]  # bytes, or other buffers
+
+
+def write_whole(path: PathLike, data: bytes | Parts) -> None:
     """Write or replace a file atomically; a file that is replaced passes on its permissions.
 
     A symbolic link stays a link, and its target is replaced. Anything but a regular file, such as
@@ -31,7 +41,8 @@ def write_whole(path: PathLike, data: bytes) -> None:
     if before is not None and not stat.S_ISREG(before.st_mode):
         check_sink(path, before)
         with open(path, "wb") as sink:
-            sink.write(data)
+            for part in [data] if isinstance(data, bytes) else [data.first(), *data.rest]:
+                sink.write(part)
         return
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -39,7 +50,10 @@ def write_whole(path: PathLike, data: bytes) -> None:
     descriptor, temporary = _temporary(folder, 0o666 if before is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                _write_parts(file, data)
             file.flush()
             if before is not None:
                 _give_rights(descriptor, before)
@@ -53,6 +67,20 @@ def write_whole(path: PathLike, data: bytes) -> None:
         if isinstance(error, OSError) and error.errno and not error.filename:  # a full disk
             error.filename = str(path)
         raise
+
+
+def _write_parts(file: BinaryIO, parts: Parts) -> None:
+    """The rest goes to disk before the first part is asked for, which may still be computed."""
+    file.seek(parts.size)
+    for part in parts.rest:
+        file.write(part)
+    file.flush()
+    os.fsync(file.fileno())
+    first = parts.first()
+    if len(first) != parts.size:
+        raise ValueError(f"the first part has {len(first):,} bytes, expected {parts.size:,}")
+    file.seek(0)
+    file.write(first)
 
 
 def check_sink(path: PathLike, found: os.stat_result) -> None:

@@ -15,13 +15,21 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.core.background import in_background
 from hashembed.core.printable import printable
-from hashembed.core.tensor_layout import MAX_HEADER, Layout, read_layout, read_tensor
-from hashembed.core.writing import PathLike, write_whole
+from hashembed.core.tensor_layout import (
+    MAX_HEADER,
+    Layout,
+    layout_bytes,
+    read_layout,
+    read_tensor,
+)
+from hashembed.core.writing import Parts, PathLike, write_whole
 from hashembed.hashing.spec import HASH_VERSION
 
 FORMAT_VERSION = 1
 KEY, CHECKSUM = "hashembed", "checksum"
+CHECKSUM_BYTES = 16
 
 Arrays = dict[str, npt.NDArray[Any]]
 LARGEST = float(np.finfo(np.float32).max)  # the largest number that models compute with
@@ -35,8 +43,6 @@ def save_tensors(
     path: PathLike, kind: str, tensors: Mapping[str, npt.NDArray[Any]], meta: Any
 ) -> None:
     """Write tensors and metadata; `kind` says what they are."""
-    from safetensors.numpy import save
-
     header = json.dumps(
         {"kind": kind, "format": FORMAT_VERSION, "hash": HASH_VERSION, "meta": meta},
         default=_plain,
@@ -47,7 +53,13 @@ def save_tensors(
             f"most {MAX_HEADER // 2:,}"
         )
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-    write_whole(path, save(arrays, {KEY: header, CHECKSUM: _checksum(header, arrays)}))
+    checksum = in_background(lambda: _checksum(header, arrays))  # while the tensors are written
+
+    def first() -> bytes:
+        return layout_bytes(arrays, {KEY: header, CHECKSUM: checksum()})[0]
+
+    before, order = layout_bytes(arrays, {KEY: header, CHECKSUM: "0" * 2 * CHECKSUM_BYTES})
+    write_whole(path, Parts(len(before), first, [_bytes_of(arrays[name]) for name in order]))
 
 
 def load_tensors(path: PathLike, kind: str) -> tuple[Arrays, Any]:
@@ -126,12 +138,16 @@ def _plain(value: Any) -> Any:
 
 def _checksum(header: str, arrays: Arrays) -> str:
     """Over the header and each tensor's name, type, shape and bytes."""
-    digest = blake2b(header.encode(), digest_size=16)
+    digest = blake2b(header.encode(), digest_size=CHECKSUM_BYTES)
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
+        digest.update(_bytes_of(array))
     return digest.hexdigest()
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
 
 
 @contextmanager

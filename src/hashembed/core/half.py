@@ -1,0 +1,53 @@
+"""Tables in half precision, and back to floats."""
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from hashembed.core.arrays import F32
+from hashembed.core.half_kernels import fill_floats, fill_halves
+from hashembed.core.threads import run_workers
+
+_INFINITY = 0x7C00  # as bits of a half
+_FEW = 1 << 16  # numbers that one thread converts sooner than two
+
+
+def to_half(table: F32, threads: int) -> npt.NDArray[np.float16] | None:
+    """A table (rows, width) in half precision; None if that cannot hold all of its numbers.
+
+    The table may consist of the first columns of a wider one.
+    """
+    rows, width = table.shape
+    out = np.empty((rows, width), np.float16)
+    if table.size == 0:
+        return out
+    wide = _with_padding(table)
+    workers = threads if table.size > _FEW else 1
+    halves = out.view(np.uint16)
+    largest = run_workers(fill_halves, workers, wide, wide.view(np.uint32), width, halves)
+    return out if max(largest) < _INFINITY else None
+
+
+def from_half(halves: npt.NDArray[np.float16], threads: int) -> F32:
+    """A table (rows, width) as floats."""
+    out = np.empty(halves.shape, np.float32)
+    workers = threads if halves.size > _FEW else 1
+    bits = np.ascontiguousarray(halves).view(np.uint16)
+    run_workers(fill_floats, workers, bits, _floats(), out)
+    return out
+
+
+@cache
+def _floats() -> F32:
+    """The float of each half, by its bits."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
+def _with_padding(table: F32) -> F32:
+    """The same rows in C order, with what lies between them in memory, if they are such a view."""
+    stride, rest = divmod(table.strides[0], table.itemsize)
+    if rest or table.strides[1] != table.itemsize or stride < table.shape[1]:
+        return np.ascontiguousarray(table)
+    # The last row may end behind the memory of the table, but only its first columns are read.
+    return np.lib.stride_tricks.as_strided(table, (len(table), stride), writeable=False)
