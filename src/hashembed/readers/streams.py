@@ -11,12 +11,13 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from hashembed.core.background import one_ahead
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
 from hashembed.readers.formats.slices import behind_lines, count_lines
 from hashembed.readers.report import DataError
 from hashembed.readers.sources import STDIN
 
-BLOCK = 8 << 20  # bytes parsed at a time
+BLOCK = 2 << 20  # bytes parsed at a time: more would not stay in the cache
 LINES = 1 << 16  # most lines in a block, which bounds the memory for line numbers
 MAX_ROW = 1 << 28  # bytes; anything longer is an open quote, or not text
 MAX_LINES = 1 << 20  # lines within quotes; anything longer is an open quote
@@ -150,6 +151,12 @@ def line_blocks(source: Input, decoder: Decoder, keep_nuls: bool = False) -> Ite
 
     The last block may be empty.
     """
+    blocks = _repaired(source, decoder, keep_nuls)
+    # Reading a pipe may block, and a thread that does so cannot be stopped.
+    yield from blocks if source.live else one_ahead(blocks)
+
+
+def _repaired(source: Input, decoder: Decoder, keep_nuls: bool) -> Iterator[Block]:
     for large in _raw_blocks(source, decoder):
         for block in _split(large):
             repair(block, decoder, keep_nuls)
@@ -159,6 +166,9 @@ def line_blocks(source: Input, decoder: Decoder, keep_nuls: bool = False) -> Ite
 def _split(block: Block) -> Iterator[Block]:
     """Split a block into parts of at most LINES lines. The last part keeps its end or error."""
     at, line, data = 0, block.line, block.data
+    if count_lines(data) <= LINES:
+        yield block
+        return
     while (end := behind_lines(data, at, LINES)) < len(data):
         yield Block(data[at:end], line)
         at, line = end, line + LINES
@@ -179,17 +189,24 @@ def _raw_blocks(source: Input, decoder: Decoder) -> Iterator[Block]:
                 )
             pause = source.pauses()
             if (size >= BLOCK or pause) and whole:
-                joined = b"".join(parts)
-                end = joined.rfind(b"\n") + 1
-                block = Block(joined[:end], line, pause=pause)
+                block, rest = _cut(parts, line, pause)
                 line += count_lines(block.data)
                 yield block
-                parts, size, whole = [joined[end:]], len(joined) - end, False
+                parts, size, whole = [rest], len(rest), False
     except StreamError as error:
         joined = b"".join(parts)
         yield Block(joined[: joined.rfind(b"\n") + 1], line, last=True, error=str(error))
         return
     yield Block(b"".join(parts), line, last=True)
+
+
+def _cut(parts: list[bytes], line: int, pause: bool) -> tuple[Block, bytes]:
+    """The whole lines of the parts, and what follows them."""
+    if b"\n" not in parts[-1]:
+        parts = [b"".join(parts)]
+    *before, last = parts
+    end = last.rfind(b"\n") + 1
+    return Block(b"".join([*before, memoryview(last)[:end]]), line, pause=pause), last[end:]
 
 
 def _decoded(source: Input, decoder: Decoder) -> Iterator[bytes]:
