@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from hashembed import TextClassifier
-from hashembed.classify.model_file import load_tensors
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.streaming import OtherStreamError, learn_stream, unlearned
 from hashembed.cli import main
+from hashembed.engine.tensor_file import load_tensors
 
 SIZES = ("--num-embeddings", "5k", "--ngrams", "1", "--batch-size", "16")
 

@@ -14,7 +14,7 @@ from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.background import in_background
 from hashembed.core.checks import whole_number
-from hashembed.core.half import from_half, to_half
+from hashembed.core.half import to_half
 from hashembed.core.threads import cpu_count
 from hashembed.engine.history import History
 from hashembed.engine.protocol import MAX_BATCH, Engine
@@ -23,7 +23,7 @@ from hashembed.engine.tensor_file import (
     LARGEST,
     Arrays,
     ModelFileError,
-    load_tensors,
+    open_tensors,
     save_tensors,
     understanding,
 )
@@ -85,9 +85,15 @@ def save_classifier(
 
 def load_classifier(cls: type[C], path: str | os.PathLike[str], threads: int | None) -> C:
     """Read a classifier that `save_classifier` wrote."""
-    tensors, meta = load_tensors(path, KIND)
-    with understanding(path):
-        return _assemble(cls, tensors, meta, threads)
+    tensors, meta, verify = open_tensors(path, KIND)
+    try:
+        with understanding(path):
+            self = _assemble(cls, tensors, meta, threads)
+    except ModelFileError:
+        verify()  # if the file is damaged, say that
+        raise
+    verify()
+    return self
 
 
 def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> C:
@@ -106,8 +112,6 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
         tensors = _decoded(tensors, plan, meta["coded"])
     _check_shapes(tensors, plan.shapes(len(self.classes_)), for_training)
     self.engine_plan_ = plan = _plan_here(plan, self.device, tensors, for_training)
-    if not for_training and plan.shallow:
-        tensors = {name: _widened(array, threads) for name, array in tensors.items()}
     if for_training:
         self.model_ = plan.make(len(self.classes_), threads)
         self.model_.load_state(tensors)
@@ -260,12 +264,6 @@ def _halved(name: str, array: npt.NDArray[Any], threads: int) -> npt.NDArray[Any
             f"cannot save the model: its table {name} has values that half precision cannot hold"
         )
     return half
-
-
-def _widened(array: npt.NDArray[Any], threads: int | None) -> npt.NDArray[Any]:
-    """A table in half precision as floats; anything else as it is."""
-    half = array.dtype == np.float16 and array.ndim == 2
-    return from_half(array, threads or cpu_count()) if half else array
 
 
 def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:

@@ -1,12 +1,10 @@
-"""Tables in half precision, and back to floats."""
-
-from functools import cache
+"""Tables in half precision."""
 
 import numpy as np
 import numpy.typing as npt
 
 from hashembed.core.arrays import F32
-from hashembed.core.half_kernels import fill_floats, fill_halves
+from hashembed.core.half_kernels import fill_halves
 from hashembed.core.threads import run_workers
 
 _INFINITY = 0x7C00  # as bits of a half
@@ -27,21 +25,6 @@ def to_half(table: F32, threads: int) -> npt.NDArray[np.float16] | None:
     halves = out.view(np.uint16)
     largest = run_workers(fill_halves, workers, wide, wide.view(np.uint32), width, halves)
     return out if max(largest) < _INFINITY else None
-
-
-def from_half(halves: npt.NDArray[np.float16], threads: int) -> F32:
-    """A table (rows, width) as floats."""
-    out = np.empty(halves.shape, np.float32)
-    workers = threads if halves.size > _FEW else 1
-    bits = np.ascontiguousarray(halves).view(np.uint16)
-    run_workers(fill_floats, workers, bits, _floats(), out)
-    return out
-
-
-@cache
-def _floats() -> F32:
-    """The float of each half, by its bits."""
-    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 def _with_padding(table: F32) -> F32:

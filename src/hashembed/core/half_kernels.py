@@ -1,4 +1,4 @@
-"""Kernels that convert tables to half precision and back.
+"""The kernel that converts tables to half precision.
 
 NumPy converts one number at a time, and takes longest for the smallest ones, which importance
 weights are. The results are the same, bit for bit.
@@ -6,7 +6,7 @@ weights are. The results are the same, bit for bit.
 
 import numpy as np
 
-from hashembed.core.arrays import F32, F32_2D, I64, U16_2D, U32_2D
+from hashembed.core.arrays import F32_2D, I64, U16_2D, U32_2D
 from hashembed.core.njit import njit
 
 u32 = np.uint32
@@ -48,16 +48,3 @@ def fill_halves(
                 largest = max(largest, half)
                 halves[i] = np.uint16(half | u32(u32(word >> _HALF_WIDTH) & _SIGN))
     return int(np.int64(largest))
-
-
-@njit(native=True, nogil=True, error_model="numpy")
-def fill_floats(
-    worker: int, workers: int, barrier: I64, halves: U16_2D, values: F32, out: F32_2D
-) -> None:
-    """out = values[halves]: `values` has the float of each half."""
-    step = max(1, _BLOCK // max(halves.shape[1], 1))
-    for first in range(worker * step, len(halves), workers * step):
-        for row in range(first, min(first + step, len(halves))):
-            given, numbers = halves[row], out[row]
-            for i in range(len(given)):
-                numbers[i] = values[given[i]]

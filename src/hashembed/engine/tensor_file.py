@@ -7,7 +7,7 @@ and tensors: a damaged file is refused with a clear message.
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, BinaryIO
@@ -64,18 +64,42 @@ def save_tensors(
 
 def load_tensors(path: PathLike, kind: str) -> tuple[Arrays, Any]:
     """What `save_tensors` wrote -> tensors, metadata."""
+    arrays, meta, verify = open_tensors(path, kind)
+    verify()
+    return arrays, meta
+
+
+def open_tensors(path: PathLike, kind: str) -> tuple[Arrays, Any, Callable[[], None]]:
+    """The same, and a function that raises if the file is damaged.
+
+    The checksum takes as long as making a model of the tensors. A second thread computes it
+    meanwhile.
+    """
     with _opened(path) as (file, layout):
         header = layout.metadata[KEY]
         content = _understand(path, kind, header)
         arrays = {name: read_tensor(file, layout, name) for name in layout.places}
-        if _checksum(header, arrays) != layout.metadata.get(CHECKSUM, ""):
-            raise ModelFileError(f"{path} is damaged: its checksum does not fit its content")
-        for name, array in arrays.items():
-            if array.dtype.kind == "f" and not all_finite(array):
-                raise ModelFileError(f"{path} holds NaN or infinity in its tensor {name!r:.50}")
-            if array.dtype == np.float64 and (np.abs(array) > LARGEST).any():
-                raise ModelFileError(f"{path} holds numbers too large in its tensor {name!r:.50}")
-        return arrays, content["meta"]
+        checksum = in_background(lambda: _checksum(header, arrays))
+
+        def verify() -> None:
+            if checksum() != layout.metadata.get(CHECKSUM, ""):
+                raise ModelFileError(f"{path} is damaged: its checksum does not fit its content")
+
+        try:
+            _check_numbers(path, arrays)
+        except ModelFileError:
+            verify()
+            raise
+        return arrays, content["meta"], verify
+
+
+def _check_numbers(path: PathLike, arrays: Arrays) -> None:
+    """Refuse numbers that models cannot compute with."""
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not all_finite(array):
+            raise ModelFileError(f"{path} holds NaN or infinity in its tensor {name!r:.50}")
+        if array.dtype == np.float64 and (np.abs(array) > LARGEST).any():
+            raise ModelFileError(f"{path} holds numbers too large in its tensor {name!r:.50}")
 
 
 def all_finite(array: npt.NDArray[Any]) -> bool:

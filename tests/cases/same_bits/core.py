@@ -1,8 +1,8 @@
-"""Tables in half precision, and back."""
+"""Tables in half precision."""
 
 import numpy as np
 
-from hashembed.core.half import from_half, to_half
+from hashembed.core.half import to_half
 
 
 def cases():
@@ -13,7 +13,5 @@ def cases():
         for width in (1, 2, 24):
             table = np.random.default_rng(1).standard_normal((9000, 32), np.float32)
             yield f"half {scale} {width}", to_half(table[:, :width] * np.float32(scale), 2)
-    halves = to_half(numbers[:, None], 2)
-    yield "half of any bits", halves
-    yield "floats", from_half(halves, 2)
+    yield "half of any bits", to_half(numbers[:, None], 2)
     yield "too large", to_half(np.float32([[1e6]]), 1)
