@@ -1,5 +1,7 @@
 """`hashembed train`: no option is ignored, other spellings work, early stopping does something."""
 
+import weakref
+
 import pytest
 from click.testing import CliRunner
 
@@ -132,3 +134,27 @@ def test_messages_speak_the_commands_language(data, tmp_path):
     assert "--learning-rate must be above 0" in result.stderr
     result = run("train", data, "-o", tmp_path / "m", "--validation-fraction", "2", code=1)
     assert "the validation fraction must be from 0 to below 1" in result.stderr
+
+
+def test_texts_are_freed_before_training(tmp_path, monkeypatch):
+    """The memory of the text is there for the tables."""
+    import hashembed.readers as readers
+    from hashembed.classify import training
+
+    read, fit, refs, alive = readers.read, training.fit, [], []
+
+    def watched_read(*arguments, **options):
+        data = read(*arguments, **options)
+        refs.append(weakref.ref(data.texts))
+        return data
+
+    def watched_fit(*arguments, **options):
+        alive.append(refs[0]() is not None)
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(readers, "read", watched_read)
+    monkeypatch.setattr(training, "fit", watched_fit)
+    (tmp_path / "a.csv").write_text("label,text\n" + "a,good\nb,bad\n" * 20)
+    order = ["train", str(tmp_path / "a.csv"), "-o", str(tmp_path / "model")]
+    assert CliRunner().invoke(main, order).exit_code == 0
+    assert alive == [False]

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from hashembed.cli.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from hashembed.classify.classifier import TextClassifier
-    from hashembed.readers import Report
+    from hashembed.readers import LabelledText, Report
 
 EXAMPLE = """\b
 Examples:
@@ -263,22 +263,30 @@ def _fit(classifier: "TextClassifier", run: TrainOptions) -> "Report | None":
     if run.validation is not None:
         held_out = read(run.validation, **run.source)
         validation = held_out.texts, held_out.labels
-    if run.cache_dir is None:
-        rows = read(files, **run.source)
-        say(rows.report, run.quiet)
-        classifier.fit(rows.texts, rows.labels, validation=validation, checkpoint=checkpoint)
-        return rows.report
-    batches = Batches(read_batches(files, **run.source))
+    # Without a folder for keys, the files are one batch. The text of a batch is freed when it is
+    # hashed, before there is a model.
+    whole = run.cache_dir is None
+    found = _lazily(read, files, run.source) if whole else read_batches(files, **run.source)
+    batches = Batches(found)
 
     def pairs() -> Iterator[tuple[Any, Any]]:
         for batch in batches:
+            if whole:
+                say(batches.report, run.quiet)
             yield batch.texts, batch.labels
-        say(batches.report, run.quiet)
+        if not whole:
+            say(batches.report, run.quiet)
 
     classifier.fit_batches(
         pairs(), cache_dir=run.cache_dir, validation=validation, checkpoint=checkpoint
     )
     return batches.report
+
+
+def _lazily(
+    read: "Callable[..., LabelledText]", files: list[str], options: dict[str, Any]
+) -> "Iterator[LabelledText]":
+    yield read(files, **options)
 
 
 def _save_interrupted(classifier: "TextClassifier", run: TrainOptions) -> None:

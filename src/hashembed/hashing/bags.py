@@ -114,6 +114,8 @@ class Bags:
         """All bags of some Bags, in order."""
         if not parts:
             return cls(np.empty(0, np.int64), np.zeros(1, np.int64))
+        if len(parts) == 1:
+            return parts[0]
         ends = np.cumsum([0, *(len(part.keys) for part in parts)])
         offsets = [part.offsets[1:] + end for part, end in zip(parts, ends, strict=False)]
         return cls(np.concatenate([part.keys for part in parts]), np.concatenate([[0], *offsets]))
