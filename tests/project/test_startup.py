@@ -141,3 +141,26 @@ def test_heavy_modules_are_spelled_correctly(folder):
     code = "import importlib\nfor name in sys.argv[1:]: importlib.import_module(name)"
     known = sorted(HEAVY - {"IPython", "triton"})  # which may be missing
     assert loaded(code, known, folder) >= set(known)
+
+
+def test_a_command_ends_like_any_python(folder):
+    """It ends at once, but after everything that was promised to run before."""
+    code = f"import atexit; atexit.register(print, 'at exit'); {RUN}"
+    order = [sys.executable, "-c", code]
+    done = subprocess.run(
+        [*order, "predict", "model"], cwd=folder, input=b"good\n", capture_output=True, check=True
+    )
+    assert done.stdout.split() == [b"+", b"at", b"exit"]
+    done = subprocess.run([*order, "info", "no such file"], cwd=folder, capture_output=True)
+    assert done.returncode == 1
+    assert done.stdout.split() == [b"at", b"exit"]
+
+
+def test_a_command_waits_for_threads(folder):
+    code = "import threading, time\n" + (
+        "threading.Thread(target=lambda: (time.sleep(0.5), print('thread'))).start()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code + RUN, "--help"], cwd=folder, capture_output=True, check=True
+    )
+    assert done.stdout.endswith(b"thread\n")
