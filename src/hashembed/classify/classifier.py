@@ -176,10 +176,12 @@ class TextClassifier(TrainedClassifier):
             callbacks: as in `fit`.
         """
         from hashembed.classify import training
+        from hashembed.core.memory import return_freed
         from hashembed.text.key_store import KeyStore
 
         with KeyStore(cache_dir) if cache_dir is not None else nullcontext() as store:
             bags, targets = training.read_batches(self, batches, store)
+            return_freed()  # the text: tables take its place
             options = training.FitOptions(validation, checkpoint, callbacks)
             training.fit_bags(self, bags, targets, None, options)
         return self
