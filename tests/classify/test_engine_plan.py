@@ -71,6 +71,20 @@ def test_an_ensemble_is_at_least_as_good_as_its_members(sentences):
     assert five >= one - 0.002
 
 
+def test_older_plans_average_probabilities():
+    plan = EnginePlan(HashSpec(100, 10), 4, members=3)
+    assert plan.votes == "logits"
+    assert plan.make(2).votes == "logits"
+    assert EnginePlan.from_dict(plan.to_dict()) == plan
+    older = plan.to_dict()
+    del older["votes"]
+    loaded = EnginePlan.from_dict(older)
+    assert loaded.votes == "probabilities"
+    assert loaded.restore(plan.make(2).tensors()).votes == "probabilities"
+    with pytest.raises(ValueError, match="votes must be one of"):
+        EnginePlan(HashSpec(100, 10), 4, votes=["logits"])
+
+
 def test_members_have_their_own_hashes():
     plan = EnginePlan(HashSpec(100, 10, seed=7), 4, members=3)
     seeds = [spec.seed for spec in plan.specs]
