@@ -14,8 +14,8 @@ from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.checks import whole_number
 from hashembed.engine.history import History
+from hashembed.engine.linear import linear
 from hashembed.engine.protocol import MAX_BATCH
-from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import (
     LARGEST,
     Arrays,
@@ -48,6 +48,7 @@ def save_classifier(
             f"for_training=True keeps full precision, found bits={bits}: leave one of them out"
         )
     model, largest = classifier.model_, {}
+    shallow = linear(model)
     if for_training:
         tensors = model.state()
     else:
@@ -72,7 +73,7 @@ def save_classifier(
         "history": classifier.history_.to_dict(),
         "stream_rate": classifier.stream_rate_,
         "stream_position": classifier.stream_position_.to_dict(),
-        "mean_squares": model.mean_squares() if isinstance(model, ShallowModel) else None,
+        "mean_squares": None if shallow is None else shallow.mean_squares(),
         "for_training": for_training,
         "coded": {"bits": bits, "largest": largest} if largest else None,
     }
@@ -109,10 +110,11 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
         self.model_ = plan.restore(tensors, threads)
     rate = meta["stream_rate"]
     self.stream_rate_ = None if rate is None else _positive("stream_rate", rate)
-    if meta["mean_squares"] is not None and isinstance(self.model_, ShallowModel):
-        squares = _squares(meta["mean_squares"])
+    shallow = linear(self.model_)
+    if meta["mean_squares"] is not None and shallow is not None:
+        squares = _squares(meta["mean_squares"], plan.members)
         if not for_training:
-            self.model_.fill_squares(squares)
+            shallow.fill_squares(squares)
     return self
 
 
@@ -178,10 +180,12 @@ def _counts(listed: Any, classes: int) -> npt.NDArray[np.int64]:
     return np.array(counts, np.int64)
 
 
-def _squares(means: Any) -> dict[str, float]:
+def _squares(means: Any, members: int) -> dict[str, float]:
     names = ("E_square", "W_square", "bias_square", "P_square")
-    if not isinstance(means, dict) or means.keys() != set(names):
-        raise ModelFileError(f"has no mean_squares of {', '.join(names)}")
+    every = {f"{i}.{name}" for i in range(members) for name in names} if members > 1 else {*names}
+    if not isinstance(means, dict) or means.keys() != every:
+        of_each = " of each member" if members > 1 else ""
+        raise ModelFileError(f"has no mean_squares of {', '.join(names)}{of_each}")
     for name, mean in means.items():
         if type(mean) not in (int, float) or not 0 <= mean <= LARGEST:
             raise ModelFileError(f"has {mean!r:.20} as the mean {name}")

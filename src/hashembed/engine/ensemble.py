@@ -1,7 +1,7 @@
 """Several engines that train on the same batches and vote."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -18,11 +18,13 @@ from hashembed.engine.protocol import (
     to_probabilities,
     trains_jointly,
 )
+from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import id_keys
 
 Votes = Literal["logits", "probabilities"]
 VOTES: tuple[Votes, ...] = get_args(Votes)
+T = TypeVar("T")
 
 
 def member_seeds(seed: int, count: int) -> list[int]:
@@ -52,6 +54,8 @@ class Ensemble:
         >>> ensemble = Ensemble(members)
     """
 
+    text_scorer: object = None  # of `engine/shallow/texts.py`
+
     def __init__(self, members: Sequence[Engine], votes: Votes = "logits") -> None:
         if not members:
             raise ValueError("an ensemble needs at least one member, found none")
@@ -61,6 +65,10 @@ class Ensemble:
         self.members, self.votes = list(members), votes
         self.multilabel, self.learning_rate = members[0].multilabel, members[0].learning_rate
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling and copying: without what points to the members' tables."""
+        return {name: value for name, value in vars(self).items() if name != "text_scorer"}
+
     @classmethod
     def from_tensors(
         cls, make: Callable[[int, State], Engine], tensors: State, votes: Votes = "logits"
@@ -68,6 +76,32 @@ class Ensemble:
         """The ensemble that `tensors` came from; `make(i, tensors)` makes its member i."""
         count = len({name.partition(".")[0] for name in tensors})
         return cls([make(i, _part(tensors, i)) for i in range(count)], votes)
+
+    @property
+    def parts(self) -> list[ShallowModel]:
+        """The members, if it is a linear model (`engine/linear.py`); otherwise none."""
+        found = [member for member in self.members if isinstance(member, ShallowModel)]
+        return found if self.votes == "logits" and len(found) == len(self.members) else []
+
+    @property
+    def importance(self) -> bool:
+        """Whether all parts have importance weights."""
+        return all(part.importance for part in self.parts)
+
+    def grow(self, num_classes: int) -> None:
+        """Add classes to all parts."""
+        for part in self.parts:
+            part.grow(num_classes)
+
+    def mean_squares(self) -> dict[str, float]:
+        """Those of all parts; the names of part i begin with "i."."""
+        found = [part.mean_squares() for part in self.parts]
+        return {f"{i}.{name}": mean for i, own in enumerate(found) for name, mean in own.items()}
+
+    def fill_squares(self, means: dict[str, float]) -> None:
+        """Set the accumulators of all parts to these means."""
+        for i, part in enumerate(self.parts):
+            part.fill_squares(_part(means, i))
 
     @property
     def chunk(self) -> int:
@@ -195,6 +229,6 @@ def _check_same(what: str, found: set[Any]) -> None:
         raise ValueError(f"all members must have the same {what}, found {listed}")
 
 
-def _part(tensors: State, i: int) -> State:
+def _part(named: Mapping[str, T], i: int) -> dict[str, T]:
     start = f"{i}."
-    return {n.removeprefix(start): array for n, array in tensors.items() if n.startswith(start)}
+    return {n.removeprefix(start): value for n, value in named.items() if n.startswith(start)}
