@@ -16,7 +16,6 @@ from hashembed.engine.history import History
 from hashembed.engine.linear import LinearModel, linear
 from hashembed.engine.outputs import fill_logarithms
 from hashembed.engine.protocol import Engine, to_probabilities
-from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.shallow.texts import classes_of, score_texts
 from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
@@ -94,7 +93,7 @@ class TrainedClassifier(Estimator):
                 (default) is 0.5. For a model with one label per text, use `predict_top` instead.
         """
         model = self._fitted()
-        if isinstance(model, ShallowModel) and self.label_form_ == "single" and threshold is None:
+        if self.label_form_ == "single" and threshold is None:
             found = classes_of(model, self.text_config_, texts)
             if found is not None:
                 return np.asarray(self.classes_[found])
@@ -266,9 +265,7 @@ class TrainedClassifier(Estimator):
     def _scored(self, texts: Any) -> tuple[F32, npt.NDArray[np.bool_]]:
         """Logits (texts, classes), and which texts have no word."""
         model = self._fitted()
-        found = None
-        if isinstance(model, ShallowModel):
-            found = score_texts(model, self.text_config_, texts)
+        found = score_texts(model, self.text_config_, texts)
         if found is None:
             bags = text_to_bags(texts, self.text_config_, self.threads)
             found = model.scores(bags), bags.lengths
