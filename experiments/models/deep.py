@@ -141,7 +141,8 @@ class Deep:
             [
                 self._member(classes, size, own, place, self._layers(number))
                 for number, own in enumerate(member_seeds(seed, self.members))
-            ]
+            ],
+            votes="probabilities",
         )
 
     def _layers(self, number: int) -> tuple[int, ...]:

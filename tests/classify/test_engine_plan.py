@@ -57,10 +57,15 @@ def test_learns_and_comes_back_from_a_file(kind, sentences, tmp_path):
         explanation.logits,
         atol=1e-5,
     )
+    if kind == "ensemble":
+        assert explanation.exact
+        assert clf.important_ngrams(texts).most
+        assert "Klingon" in clf.partial_fit(["x"], ["Klingon"]).classes_
+        return
     assert not explanation.exact
-    with pytest.raises(TypeError, match="only a single shallow model on the CPU can"):
+    with pytest.raises(TypeError, match=r"only shallow models on the CPU can rank .* has hidden"):
         clf.important_ngrams(texts)
-    with pytest.raises(TypeError, match="can learn new labels"):
+    with pytest.raises(TypeError, match="can learn new labels, but this model has hidden layers"):
         clf.partial_fit(["x"], ["Klingon"])
 
 
@@ -69,6 +74,20 @@ def test_an_ensemble_is_at_least_as_good_as_its_members(sentences):
     one = TextClassifier(**SETTINGS).fit(*train).score(*test)
     five = TextClassifier(**SETTINGS, members=5).fit(*train).score(*test)
     assert five >= one - 0.002
+
+
+def test_older_plans_average_probabilities():
+    plan = EnginePlan(HashSpec(100, 10), 4, members=3)
+    assert plan.votes == "logits"
+    assert plan.make(2).votes == "logits"
+    assert EnginePlan.from_dict(plan.to_dict()) == plan
+    older = plan.to_dict()
+    del older["votes"]
+    loaded = EnginePlan.from_dict(older)
+    assert loaded.votes == "probabilities"
+    assert loaded.restore(plan.make(2).tensors()).votes == "probabilities"
+    with pytest.raises(ValueError, match="votes must be one of"):
+        EnginePlan(HashSpec(100, 10), 4, votes=["logits"])
 
 
 def test_members_have_their_own_hashes():

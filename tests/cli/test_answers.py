@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from tests import golden
 
 from hashembed import TextClassifier
 from hashembed.cli import main
@@ -372,13 +373,27 @@ def test_explain_refuses(folder, arguments, words, monkeypatch):
     assert words in run("explain", "one", *arguments, code=2).stderr
 
 
-def test_words_of_an_ensemble_get_a_sentence(tmp_path):
+def test_words_of_an_ensemble(tmp_path):
     TextClassifier(**SETTINGS, members=2).fit(["a", "b"], ["x", "y"]).save(tmp_path / "m")
     (tmp_path / "d.txt").write_text("a b\n")
-    told = run("words", tmp_path / "m", tmp_path / "d.txt", code=1)
-    assert "hashembed explain works for every model" in told.stderr
+    asked = ("words", tmp_path / "m", tmp_path / "d.txt", "--min-count", "1")
+    assert "The same vector in all members" in " ".join(run(*asked).stdout.split())
+    found = json.loads(run(*asked, "--json").stdout)
+    assert {word["text"] for word in found["most"] + found["least"]} == {"a", "b", "a b"}
+    assert found["members"] == 2
     shown = run("explain", tmp_path / "m", "--file", tmp_path / "d.txt", "--json").stdout
+    assert json.loads(shown)["exact"] is True
+    assert "an ensemble of 2, mean of logits" in run("info", tmp_path / "m").stdout
+
+
+def test_models_that_are_not_linear_get_a_sentence(tmp_path):
+    model = golden.FOLDER / "members_older.safetensors"
+    (tmp_path / "d.txt").write_text("w1 w2\n")
+    told = run("words", model, tmp_path / "d.txt", code=1).stderr
+    assert "is an ensemble that averages probabilities. hashembed explain works for" in told
+    shown = run("explain", model, "--file", tmp_path / "d.txt", "--json").stdout
     assert json.loads(shown)["exact"] is False
+    assert "an ensemble of 3, mean of probabilities" in run("info", model).stdout
 
 
 # --- hostile labels -----------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""Ensembles: soft voting, one loop for all members, files."""
+"""Ensembles: how they vote, one loop for all members, files."""
 
 import numpy as np
 import pytest
 
 from hashembed.engine.defaults import TrainConfig
-from hashembed.engine.ensemble import Ensemble, member_seeds
+from hashembed.engine.ensemble import VOTES, Ensemble, Votes, mean_logits, member_seeds
 from hashembed.engine.labels import Labels
 from hashembed.engine.loop import evaluate, fit
-from hashembed.engine.protocol import LossNotFiniteError
+from hashembed.engine.protocol import LossNotFiniteError, to_probabilities
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import load_tensors, save_tensors
 from hashembed.hashing.bags import Bags
@@ -36,51 +36,87 @@ def specs(count: int = 3) -> list[HashSpec]:
     return [HashSpec(2000, 100, 2, seed=seed) for seed in member_seeds(7, count)]
 
 
-def shallow(multilabel: bool = False) -> Ensemble:
+def shallow(multilabel: bool = False, votes: Votes = "logits", threads: int = 1) -> Ensemble:
     return Ensemble(
         [
-            ShallowModel(s, 16, CLASSES, seed=s.seed & 0xFF, multilabel=multilabel, threads=1)
+            ShallowModel(s, 16, CLASSES, seed=s.seed & 0xFF, multilabel=multilabel, threads=threads)
             for s in specs()
-        ]
+        ],
+        votes,
     )
 
 
-def deep(multilabel: bool = False) -> Ensemble:
+def deep(multilabel: bool = False, votes: Votes = "logits") -> Ensemble:
     return Ensemble(
         [
             DeepModel(s, 16, CLASSES, (8,) * i, seed=i, multilabel=multilabel)
             for i, s in enumerate(specs())
-        ]
+        ],
+        votes,
     )
 
 
 MAKERS = [shallow, deep]
 
 
+@pytest.mark.parametrize("votes", VOTES)
 @pytest.mark.parametrize("multilabel", [False, True])
 @pytest.mark.parametrize("make", MAKERS)
-def test_learns_and_votes_softly(make, multilabel):
+def test_learns_and_votes(make, multilabel, votes):
     train, test = task(600, 0, multilabel), task(200, 1, multilabel)
-    ensemble = make(multilabel)
+    ensemble = make(multilabel, votes)
     rate = 0.01 if make is deep else None
     config = TrainConfig(passes=4, batch_size=32, learning_rate=rate)
     history = fit(ensemble, *train, config, validation=test)
     assert history.best.validation_accuracy > 0.95
     members = [member.probabilities(test[0]).astype(np.float64) for member in ensemble.members]
-    np.testing.assert_allclose(
-        ensemble.probabilities(test[0]), np.mean(members, axis=0), rtol=1e-5, atol=1e-7
-    )
+    p = np.mean(members, axis=0)
+    if votes == "logits":
+        z = np.mean([m.scores(test[0]).astype(np.float64) for m in ensemble.members], axis=0)
+        np.testing.assert_allclose(ensemble.scores(test[0]), z, rtol=1e-6, atol=1e-7)
+        p = to_probabilities(z, multilabel)
+    np.testing.assert_allclose(ensemble.probabilities(test[0]), p, rtol=1e-5, atol=1e-7)
     assert not np.allclose(members[0], members[1], atol=1e-3)
     truth = test[1].matrix(CLASSES)
-    p = np.mean(members, axis=0)
     right = (p > 0.5) == truth if multilabel else p.argmax(1) == test[1].labels
     accuracy = right.all(axis=1).mean() if multilabel else right.mean()
     assert evaluate(ensemble, *test)["validation_accuracy"] == accuracy
 
 
+def test_the_mean_of_logits_is_rounded_once():
+    """In float32 the sum of the first two would swallow the third."""
+    z = [np.array([[value]], np.float32) for value in (1e8, 1.0, -1e8)]
+    assert mean_logits(z) == np.float32(1 / 3)
+    rng = np.random.default_rng(0)
+    z = list(rng.normal(size=(5, 50, 7)).astype(np.float32))
+    exact = np.array(z, np.float64).sum(axis=0) / 5
+    found = mean_logits(iter(z))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, exact, rtol=1e-7)
+    with pytest.raises(ValueError, match=r"logits of shape \(2, 3\) and of shape \(2, 1\)"):
+        mean_logits([np.zeros((2, 1), np.float32), np.zeros((2, 3), np.float32)])
+
+
+def test_the_same_bits_for_any_number_of_threads():
+    found = []
+    for threads in (1, 2):
+        ensemble = shallow(threads=threads)
+        fit(ensemble, *task(600, 0), TrainConfig(passes=2, batch_size=32))
+        bags = task(1000, 1)[0]
+        assert len(bags.keys) > 10_000  # fewer are scored by one thread
+        found.append(ensemble.scores(bags))
+    assert np.array_equal(*found)
+
+
+def test_unknown_votes():
+    with pytest.raises(ValueError, match="votes must be one of 'logits', 'probabilities'"):
+        shallow(votes="medians")
+
+
+@pytest.mark.parametrize("votes", VOTES)
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_scores_are_finite_however_sure_the_members_are(multilabel):
-    ensemble = shallow(multilabel)
+def test_scores_are_finite_however_sure_the_members_are(multilabel, votes):
+    ensemble = shallow(multilabel, votes)
     for member in ensemble.members:
         member.importance_weights[:] = 1e4
     bags = task(50, 0)[0]

@@ -39,8 +39,8 @@ class TextClassifier(TrainedClassifier):
         hidden_layers: widths of the hidden layers, from input to output (needs torch). The default,
             none, is the paper's shallow model. It is fast, and on most data sets at least as
             accurate.
-        members: number of models in the ensemble (default 1). Each has its own hash functions; they
-            vote.
+        members: number of models in the ensemble (default 1). Each has its own hash functions;
+            their logits are averaged.
         device: "cpu" (default), "cuda" (needs torch), or "auto" for a GPU if there is one.
         passes: passes over the training data. None (default) chooses from the data.
         learning_rate: initial learning rate. None (default) chooses it from the number of classes,

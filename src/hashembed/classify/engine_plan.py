@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from hashembed.core.checks import whole_number
+from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import given, named
-from hashembed.engine.ensemble import Ensemble, member_seeds
+from hashembed.engine.ensemble import VOTES, Ensemble, Votes, member_seeds
 from hashembed.engine.protocol import Engine, State
 from hashembed.engine.shallow.kernel import MAX_DIM
 from hashembed.engine.shallow.model import ShallowModel
@@ -29,10 +29,12 @@ class EnginePlan:
     multilabel: bool = False
     device: str = "cpu"
     batch_norm: bool = False  # between hidden layers
+    votes: Votes = "logits"  # what is averaged over the members
 
     def __post_init__(self) -> None:
         whole_number("embedding_dim", self.embedding_dim, 1, MAX_DIM)
         whole_number("members", self.members, 1, MAX_MEMBERS)
+        one_of("votes", self.votes, VOTES)
         whole_number("the number of hidden layers", len(self.hidden_layers), 0, MAX_LAYERS)
         for width in self.hidden_layers:
             whole_number("hidden_layers", width, 1, MAX_WIDTH)
@@ -53,14 +55,14 @@ class EnginePlan:
     def make(self, num_classes: int, threads: int | None = None) -> Engine:
         """Make an engine with initial weights."""
         made = [self._member(spec, num_classes, threads) for spec in self.specs]
-        return made[0] if self.members == 1 else Ensemble(made)
+        return made[0] if self.members == 1 else Ensemble(made, self.votes)
 
     def restore(self, tensors: State, threads: int | None = None) -> Engine:
         """Make the engine with these `tensors()`."""
         if self.members == 1:
             return self._restored(self.spec, tensors, threads)
         return Ensemble.from_tensors(
-            lambda i, part: self._restored(self.specs[i], part, threads), tensors
+            lambda i, part: self._restored(self.specs[i], part, threads), tensors, self.votes
         )
 
     def shapes(self, num_classes: int) -> dict[str, tuple[int, ...]]:
@@ -91,7 +93,8 @@ class EnginePlan:
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "EnginePlan":
         """The plan from `to_dict`."""
-        older = {"batch_norm": True}  # files without this field have batch normalisation
+        # Files without these fields have batch normalisation, and average probabilities.
+        older = {"batch_norm": True, "votes": "probabilities"}
         fields = {**older, **saved, "spec": HashSpec(**saved["spec"])}
         fields["hidden_layers"] = tuple(fields["hidden_layers"])
         return cls(**fields)

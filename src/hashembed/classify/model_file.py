@@ -17,8 +17,8 @@ from hashembed.core.checks import whole_number
 from hashembed.core.half import to_half
 from hashembed.core.threads import cpu_count
 from hashembed.engine.history import History
+from hashembed.engine.linear import linear
 from hashembed.engine.protocol import MAX_BATCH, Engine
-from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import (
     LARGEST,
     Arrays,
@@ -50,8 +50,8 @@ def save_classifier(
             f"for_training=True keeps full precision, found bits={bits}: leave one of them out"
         )
     model, largest, squares = classifier.model_, {}, None
-    if isinstance(model, ShallowModel):
-        squares = in_background(model.mean_squares)  # while the tables are converted
+    if (shallow := linear(model)) is not None:
+        squares = in_background(shallow.mean_squares)  # while the tables are converted
     if for_training:
         tensors = model.state()
     else:
@@ -119,10 +119,11 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
         self.model_ = plan.restore(tensors, threads)
     rate = meta["stream_rate"]
     self.stream_rate_ = None if rate is None else _positive("stream_rate", rate)
-    if meta["mean_squares"] is not None and isinstance(self.model_, ShallowModel):
-        squares = _squares(meta["mean_squares"])
+    shallow = linear(self.model_)
+    if meta["mean_squares"] is not None and shallow is not None:
+        squares = _squares(meta["mean_squares"], plan.members)
         if not for_training:
-            self.model_.fill_squares(squares)
+            shallow.fill_squares(squares)
     return self
 
 
@@ -188,10 +189,12 @@ def _counts(listed: Any, classes: int) -> npt.NDArray[np.int64]:
     return np.array(counts, np.int64)
 
 
-def _squares(means: Any) -> dict[str, float]:
+def _squares(means: Any, members: int) -> dict[str, float]:
     names = ("E_square", "W_square", "bias_square", "P_square")
-    if not isinstance(means, dict) or means.keys() != set(names):
-        raise ModelFileError(f"has no mean_squares of {', '.join(names)}")
+    every = {f"{i}.{name}" for i in range(members) for name in names} if members > 1 else {*names}
+    if not isinstance(means, dict) or means.keys() != every:
+        of_each = " of each member" if members > 1 else ""
+        raise ModelFileError(f"has no mean_squares of {', '.join(names)}{of_each}")
     for name, mean in means.items():
         if type(mean) not in (int, float) or not 0 <= mean <= LARGEST:
             raise ModelFileError(f"has {mean!r:.20} as the mean {name}")

@@ -13,9 +13,9 @@ from hashembed.classify.estimator import Estimator
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.core.arrays import F32
 from hashembed.engine.history import History
+from hashembed.engine.linear import LinearModel, linear
 from hashembed.engine.outputs import fill_logarithms
 from hashembed.engine.protocol import Engine, to_probabilities
-from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.shallow.texts import classes_of, score_texts
 from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class NotShallowError(TypeError):
-    """Raised when only a single shallow model on the CPU can do what was asked."""
+    """Raised when only a linear model on the CPU can do what was asked."""
 
 
 class TrainedClassifier(Estimator):
@@ -93,7 +93,7 @@ class TrainedClassifier(Estimator):
                 (default) is 0.5. For a model with one label per text, use `predict_top` instead.
         """
         model = self._fitted()
-        if isinstance(model, ShallowModel) and self.label_form_ == "single" and threshold is None:
+        if self.label_form_ == "single" and threshold is None:
             found = classes_of(model, self.text_config_, texts)
             if found is not None:
                 return np.asarray(self.classes_[found])
@@ -203,10 +203,11 @@ class TrainedClassifier(Estimator):
     def explain(self, text: str, class_: Any = None) -> "Explanation":
         """Show how much each n-gram of a text adds to the logit of each class.
 
-        The explanation is exact for a single shallow model. With hidden layers or an ensemble, the
-        contribution of an n-gram is what the logit loses without it. These contributions do not add
-        up to the logit; `unexplained` is the difference. A text without words is explained by the
-        class frequencies alone.
+        The explanation is exact for shallow models on the CPU and for ensembles of them; an
+        ensemble from an older file, which averages probabilities, is an exception. With hidden
+        layers, on a GPU, or for such an ensemble, the contribution of an n-gram is what the logit
+        loses without it. These contributions do not add up to the logit; `unexplained` is the
+        difference. A text without words is explained by the class frequencies alone.
 
         Args:
             text: one text.
@@ -218,8 +219,8 @@ class TrainedClassifier(Estimator):
             raise TypeError(f"explain takes one text, a str, found {type(text).__name__}")
         model = self._fitted()
         classes = self.classes_.tolist()
-        if isinstance(model, ShallowModel):
-            found = explain_text(model, self.text_config_, classes, text)
+        if (shallow := linear(model)) is not None:
+            found = explain_text(shallow, self.text_config_, classes, text)
         else:
             found = explain_by_occlusion(
                 model.scores, self.text_config_, classes, text, multilabel=self._multilabel
@@ -264,9 +265,7 @@ class TrainedClassifier(Estimator):
     def _scored(self, texts: Any) -> tuple[F32, npt.NDArray[np.bool_]]:
         """Logits (texts, classes), and which texts have no word."""
         model = self._fitted()
-        found = None
-        if isinstance(model, ShallowModel):
-            found = score_texts(model, self.text_config_, texts)
+        found = score_texts(model, self.text_config_, texts)
         if found is None:
             bags = text_to_bags(texts, self.text_config_, self.threads)
             found = model.scores(bags), bags.lengths
@@ -300,15 +299,15 @@ class TrainedClassifier(Estimator):
         return truth, chosen(z, self._multilabel, *asked)
 
 
-def shallow_model(clf: TrainedClassifier, wish: str) -> ShallowModel:
-    """Return the model if it is a single shallow one. Otherwise raise: `wish` needs one."""
-    clf._check_fitted()
-    if not isinstance(clf.model_, ShallowModel):
+def shallow_model(clf: TrainedClassifier, wish: str) -> LinearModel:
+    """Return the model if it is a linear one. Otherwise raise: `wish` needs one."""
+    model = linear(clf._fitted())
+    if model is None:
         plan = clf.engine_plan_
-        found = "has hidden layers" if plan.hidden_layers else f"runs on {plan.device}"
-        if plan.members > 1:
-            found = f"is an ensemble of {plan.members}"
-        raise NotShallowError(
-            f"only a single shallow model on the CPU can {wish}, but this model {found}"
-        )
-    return clf.model_
+        found = "is an ensemble that averages probabilities"
+        if plan.hidden_layers:
+            found = "has hidden layers"
+        elif not plan.shallow:
+            found = f"runs on {plan.device}"
+        raise NotShallowError(f"only shallow models on the CPU can {wish}, but this model {found}")
+    return model

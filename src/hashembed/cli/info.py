@@ -120,7 +120,10 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
 def _layers(engine: dict[str, Any]) -> str:
     hidden = ", ".join(str(width) for width in engine["hidden_layers"])
     text = f"hidden {hidden}" if hidden else "no hidden layers"
-    return text if engine["members"] == 1 else f"{text}; an ensemble of {engine['members']}"
+    if engine["members"] == 1:
+        return text
+    votes = engine.get("votes", "probabilities")  # older files have no such field
+    return f"{text}; an ensemble of {engine['members']}, mean of {votes}"
 
 
 def _product(shape: list[int]) -> int:

@@ -89,15 +89,15 @@ def words_command(
     check_input(data)
 
     from hashembed.classify.classifier import TextClassifier
+    from hashembed.classify.trained import NotShallowError, shallow_model
     from hashembed.readers import read_text_batches
 
     classifier = TextClassifier.load(model, threads=threads)
-    plan = classifier.engine_plan_
-    if plan.members > 1 or plan.hidden_layers:
-        raise click.ClickException(
-            f"{model} is an ensemble or has hidden layers, but n-grams are ranked for a single "
-            "shallow model only. hashembed explain works for every model."
-        )
+    try:
+        shallow_model(classifier, "rank n-grams")
+    except NotShallowError as error:
+        found = f"{model}: {error}. hashembed explain works for every model."
+        raise click.ClickException(found) from None
     batches = Batches(read_text_batches(list(data), **reading(options)))
     texts = (batch.texts for batch in batches)
     with counting_bar() as on_bytes:

@@ -1,11 +1,12 @@
 """Several engines that train on the same batches and vote."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from hashembed.core.arrays import F32, I64
+from hashembed.core.checks import one_of
 from hashembed.engine.labels import Labels
 from hashembed.engine.outputs import fill_mean_scores
 from hashembed.engine.protocol import (
@@ -17,8 +18,13 @@ from hashembed.engine.protocol import (
     to_probabilities,
     trains_jointly,
 )
+from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import id_keys
+
+Votes = Literal["logits", "probabilities"]
+VOTES: tuple[Votes, ...] = get_args(Votes)
+T = TypeVar("T")
 
 
 def member_seeds(seed: int, count: int) -> list[int]:
@@ -28,11 +34,16 @@ def member_seeds(seed: int, count: int) -> list[int]:
 
 
 class Ensemble:
-    """Engines whose probabilities are averaged (soft voting); itself an engine.
+    """Engines whose logits or probabilities are averaged; itself an engine.
 
     Members see the same batches at the same rates. They differ in how they were made: hash seeds,
     initial weights, sizes, layers. When the loss of one is not finite, it keeps its last good
     weights; the members before it (on a GPU all others) have trained on the batches of that call.
+
+    Args:
+        members: the engines.
+        votes: "logits" averages the logits: a mean of linear models is a linear model.
+            "probabilities" averages the probabilities (soft voting), as older model files do.
 
     Example:
         >>> from hashembed.hashing.spec import HashSpec
@@ -43,19 +54,54 @@ class Ensemble:
         >>> ensemble = Ensemble(members)
     """
 
-    def __init__(self, members: Sequence[Engine]) -> None:
+    text_scorer: object = None  # of `engine/shallow/texts.py`
+
+    def __init__(self, members: Sequence[Engine], votes: Votes = "logits") -> None:
         if not members:
             raise ValueError("an ensemble needs at least one member, found none")
         _check_same("multilabel", {member.multilabel for member in members})
         _check_same("learning_rate", {member.learning_rate for member in members})
-        self.members = list(members)
+        one_of("votes", votes, VOTES)
+        self.members, self.votes = list(members), votes
         self.multilabel, self.learning_rate = members[0].multilabel, members[0].learning_rate
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling and copying: without what points to the members' tables."""
+        return {name: value for name, value in vars(self).items() if name != "text_scorer"}
+
     @classmethod
-    def from_tensors(cls, make: Callable[[int, State], Engine], tensors: State) -> "Ensemble":
+    def from_tensors(
+        cls, make: Callable[[int, State], Engine], tensors: State, votes: Votes = "logits"
+    ) -> "Ensemble":
         """The ensemble that `tensors` came from; `make(i, tensors)` makes its member i."""
         count = len({name.partition(".")[0] for name in tensors})
-        return cls([make(i, _part(tensors, i)) for i in range(count)])
+        return cls([make(i, _part(tensors, i)) for i in range(count)], votes)
+
+    @property
+    def parts(self) -> list[ShallowModel]:
+        """The members, if it is a linear model (`engine/linear.py`); otherwise none."""
+        found = [member for member in self.members if isinstance(member, ShallowModel)]
+        return found if self.votes == "logits" and len(found) == len(self.members) else []
+
+    @property
+    def importance(self) -> bool:
+        """Whether all parts have importance weights."""
+        return all(part.importance for part in self.parts)
+
+    def grow(self, num_classes: int) -> None:
+        """Add classes to all parts."""
+        for part in self.parts:
+            part.grow(num_classes)
+
+    def mean_squares(self) -> dict[str, float]:
+        """Those of all parts; the names of part i begin with "i."."""
+        found = [part.mean_squares() for part in self.parts]
+        return {f"{i}.{name}": mean for i, own in enumerate(found) for name, mean in own.items()}
+
+    def fill_squares(self, means: dict[str, float]) -> None:
+        """Set the accumulators of all parts to these means."""
+        for i, part in enumerate(self.parts):
+            part.fill_squares(_part(means, i))
 
     @property
     def chunk(self) -> int:
@@ -107,7 +153,13 @@ class Ensemble:
         return self.members[0].snippets(bags, seed, epoch, minimum, maximum)
 
     def scores(self, bags: Bags) -> F32:
-        """Logits (documents, classes): the logarithm or log-odds of the mean probabilities."""
+        """Logits (documents, classes).
+
+        They are the mean of the members' logits, or the logarithm or log-odds of the mean of their
+        probabilities.
+        """
+        if self.votes == "logits":
+            return mean_logits(member.scores(bags) for member in self.members)
         z = np.stack([member.scores(bags) for member in self.members])
         scores = np.empty(z.shape[1:], np.float32)
         fill_mean_scores(z, self.multilabel, scores)
@@ -118,7 +170,7 @@ class Ensemble:
         return np.concatenate([member.vectors(bags) for member in self.members], axis=1)
 
     def probabilities(self, bags: Bags) -> F32:
-        """The mean of the members' probabilities (documents, classes)."""
+        """Softmax or sigmoids of the logits (documents, classes)."""
         return to_probabilities(self.scores(bags), self.multilabel)
 
     def tensors(self) -> State:
@@ -159,12 +211,24 @@ class Ensemble:
         }
 
 
+def mean_logits(parts: Iterable[F32]) -> F32:
+    """The mean of arrays of one shape: a float64 sum in their order, the same bits everywhere."""
+    total, count = np.zeros(()), 0
+    for count, z in enumerate(parts, 1):
+        if count == 1:
+            total = np.zeros(z.shape)
+        if z.shape != total.shape:
+            raise ValueError(f"found logits of shape {z.shape} and of shape {total.shape}")
+        total += z
+    return np.asarray(total / count, np.float32)
+
+
 def _check_same(what: str, found: set[Any]) -> None:
     if len(found) > 1:
         listed = " and ".join(sorted(map(str, found)))
         raise ValueError(f"all members must have the same {what}, found {listed}")
 
 
-def _part(tensors: State, i: int) -> State:
+def _part(named: Mapping[str, T], i: int) -> dict[str, T]:
     start = f"{i}."
-    return {n.removeprefix(start): array for n, array in tensors.items() if n.startswith(start)}
+    return {n.removeprefix(start): value for n, value in named.items() if n.startswith(start)}

@@ -1,14 +1,19 @@
-"""One native call from a text to its class: as text_to_bags and the scores of the model."""
+"""From a text to its class, one native call for each member: as bags and the model's scores."""
 
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
 from hashembed import TextClassifier
 from hashembed.core.native.library import runtime
+from hashembed.engine.ensemble import Ensemble
+from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.shallow.texts import classes_of, score_texts
+from hashembed.hashing.spec import HashSpec
+from hashembed.text.config import TextConfig
 from hashembed.text.pipeline import text_to_bags
 
 TEXTS = [
@@ -32,9 +37,10 @@ def model(**options):
     )
 
 
+@pytest.mark.parametrize("members", [1, 2, 5])
 @pytest.mark.parametrize("options", [*OPTIONS, {"embedding_dim": 100}, {"embedding_dim": 3}])
-def test_as_the_two_steps(options):
-    clf = model(**options)
+def test_as_the_two_steps(options, members):
+    clf = model(members=members, **options)
     bags = text_to_bags(TEXTS, clf.text_config_)
     for texts in (TEXTS, TEXTS[::-1], *([text] for text in TEXTS)):
         z, counts = score_texts(clf.model_, clf.text_config_, texts)
@@ -46,8 +52,9 @@ def test_as_the_two_steps(options):
     assert chosen == clf.model_.scores(bags).argmax(axis=1).tolist()
 
 
-def test_what_is_not_a_list_of_a_few_strings():
-    clf = model()
+@pytest.mark.parametrize("members", [1, 3])
+def test_what_is_not_a_list_of_a_few_strings(members):
+    clf = model(members=members)
     for texts in (["a", None], ["\ud800"], ("a",), ["a"] * 65, ["x" * (1 << 20) + " y"]):
         assert score_texts(clf.model_, clf.text_config_, texts) is None
         assert classes_of(clf.model_, clf.text_config_, texts) is None
@@ -57,8 +64,48 @@ def test_what_is_not_a_list_of_a_few_strings():
     assert classes_of(clf.model_, clf.text_config_, []) == []
 
 
-def test_new_tables_are_used():
-    clf = model()
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_public_calls_of_an_ensemble(multilabel):
+    texts, labels = [f"w{i % 50} w{i * 7 % 50}" for i in range(400)], ("abc" * 200)[:400]
+    several = [[a, b] for a, b in zip(labels, labels[::-1], strict=True)]
+    clf = TextClassifier(members=3).fit(texts, several if multilabel else [*labels])
+    few, many = texts[:64], texts[:65]
+    assert score_texts(clf.model_, clf.text_config_, few) is not None
+    assert score_texts(clf.model_, clf.text_config_, many) is None
+    for call in (clf.predict_proba, clf.decision_function):
+        assert np.array_equal(call(few), call(many)[:64])
+        assert np.array_equal(call(few[:1]), call(many)[:1])
+    assert list(map(tuple, clf.predict(few))) == list(map(tuple, clf.predict(many)))[:64]
+
+
+def test_members_of_different_sizes():
+    sizes = [(16, 2), (100, 1), (3, 4)]
+    members = [
+        ShallowModel(HashSpec(500, 50, k, seed=i), d, 4, seed=i) for i, (d, k) in enumerate(sizes)
+    ]
+    config, ensemble = TextConfig(), Ensemble(members)
+    z, _ = score_texts(ensemble, config, TEXTS)
+    assert np.array_equal(z, ensemble.scores(text_to_bags(TEXTS, config)))
+    assert score_texts(Ensemble(members, "probabilities"), config, TEXTS) is None
+    uneven = Ensemble([members[0], ShallowModel(HashSpec(500, 50), 16, 5)])
+    assert score_texts(uneven, config, ["a"]) is None
+    identity = ShallowModel(HashSpec(500, 500, 1, "identity"), 16, 4)
+    assert score_texts(Ensemble([members[0], identity]), config, ["a"]) is None
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_model_is_freed_at_once(members):
+    """Its buffers do not hold it: tables are large, and garbage is collected late."""
+    clf = model(members=members)
+    clf.predict(["w1"])
+    gone = weakref.ref(clf.model_), weakref.ref(clf.model_.parts[0])
+    del clf
+    assert [found() for found in gone] == [None, None]
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_new_tables_are_used(members):
+    clf = model(members=members)
     clf.predict(["w1"])
     clf.partial_fit(["w1 new"] * 50, ["a new label"] * 50)
     bags = text_to_bags(["w1 new"], clf.text_config_)
@@ -67,8 +114,9 @@ def test_new_tables_are_used():
     assert copy.predict(["w1 new"]).tolist() == clf.predict(["w1 new"]).tolist()
 
 
-def test_many_threads():
-    clf = model()
+@pytest.mark.parametrize("members", [1, 3])
+def test_many_threads(members):
+    clf = model(members=members)
     texts = [f"w{i} w{i * 3 % 50}" for i in range(300)]
     want = clf.predict(texts).tolist()
     wrong = []

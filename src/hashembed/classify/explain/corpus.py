@@ -4,8 +4,14 @@ Table 4 of the paper lists the phrases with the largest and the smallest importa
 a dictionary maps each row of P to its phrase. Here the corpus takes its place. One pass counts the
 keys of its n-grams (`text/counts/frequent.py`). When an n-gram has been seen `min_count` times, its
 string is copied from the text. The weights of a key come from the model's tables.
+
+In an ensemble, |p_w| and the evidence are means over the members. Every member has hash functions
+of its own, so an n-gram shares its row with other n-grams in each: the chance of a collision is
+that in one member, which is also the share of members to expect it in. Two n-grams have the same
+vector only if they have it in all members.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -21,7 +27,7 @@ from hashembed.core.arrays import F64, I64
 from hashembed.core.arrow_columns import number_column
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import given
-from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.linear import LinearModel
 from hashembed.hashing import theory
 from hashembed.text.arrow import documents, pieces, to_arrow
 from hashembed.text.config import TextConfig
@@ -31,6 +37,7 @@ from hashembed.text.span_kernels import cut_ngrams
 
 MEMORY = 64 << 20
 MIN_COUNT = 10
+SMALLEST = 1e-300  # a chance below it is zero
 MOST_BYTES = 255  # of an n-gram's string; longer ones end in an ellipsis
 
 _BATCH_BYTES = 4 << 20
@@ -40,7 +47,7 @@ _FEW_STRINGS = 1 << 16  # not worth pruning
 
 
 def important_ngrams(
-    model: ShallowModel,
+    model: LinearModel,
     config: TextConfig,
     classes: Sequence[Any],
     texts: Any,
@@ -54,7 +61,7 @@ def important_ngrams(
     """Find the n-grams of a corpus that matter most and least to a model, in one pass.
 
     Args:
-        model: a trained shallow model.
+        model: a trained shallow model, or an ensemble of them that averages logits.
         config: how the model splits text into n-grams.
         classes: the names of the model's classes, in the order of its outputs.
         texts: a column or list of str, an iterator of str, or an iterator of such batches. An
@@ -77,18 +84,18 @@ def important_ngrams(
         raise ValueError(
             f"this model has no importance weights to rank by: use {given('by', 'evidence')}"
         )
-    labels = plain_labels(classes, len(model.tables.bias))
-    hitters, strings = HeavyHitters(memory, min_count, model.threads), _Strings()
+    first = model.parts[0]
+    labels = plain_labels(classes, len(first.tables.bias))
+    hitters, strings = HeavyHitters(memory, min_count, first.threads), _Strings()
     for piece in _pieces(texts):
-        bags = text_to_bags(piece, config, model.threads)
+        bags = text_to_bags(piece, config, first.threads)
         strings.add(bags.keys, hitters.update(bags.keys), bags.offsets, piece, config)
         if strings.crowded:
             strings.keep(hitters.items(min_count)[0])
         on_bytes(piece.nbytes)
     frequent = _Frequent(model, labels, hitters, strings, min_count)
     most, least = frequent.extremes(by, top)
-    distinct, spec = round(hitters.distinct()), model.spec
-    same = theory.indistinguishable_probability(distinct, spec, importance=model.importance)
+    distinct = round(hitters.distinct())
     words = frequent.words(np.concatenate([most, least]))
     return WordsTable(
         most=words[: len(most)],
@@ -100,7 +107,8 @@ def important_ngrams(
         total=hitters.total,
         distinct=distinct,
         same_row=float(_same_row(np.array([distinct]), model)[0]),
-        same_vector=float(same),
+        same_vector=_same_vector(distinct, model),
+        members=len(model.parts),
     )
 
 
@@ -115,7 +123,7 @@ class _Frequent:
 
     def __init__(
         self,
-        model: ShallowModel,
+        model: LinearModel,
         labels: list[Any],
         hitters: HeavyHitters,
         strings: "_Strings",
@@ -136,8 +144,10 @@ class _Frequent:
     def words(self, chosen: I64) -> list[Word]:
         """What there is to say about the n-grams at these positions."""
         model, keys, weights = self.model, self.keys, self.weights
-        rows, _ = model.spec(keys)
-        rivals = [_most_frequent_other(rows, i) if model.importance else None for i in chosen]
+        rivals: list[int | None] = [None] * len(chosen)
+        if model.importance and len(model.parts) == 1:
+            rows, _ = model.parts[0].spec(keys)
+            rivals = [_most_frequent_other(rows, i) for i in chosen]
         wanted = [i for i in [*chosen.tolist(), *rivals] if i is not None]
         named = self.strings.find(keys[wanted])
         evidence = relative(ngram_contributions(model, keys[chosen]), model.multilabel)
@@ -157,14 +167,33 @@ class _Frequent:
         ]
 
 
-def _same_row(others: npt.ArrayLike, model: ShallowModel) -> F64:
-    """The chance that an n-gram shares its row with any of `others` n-grams (itself included)."""
+def _same_row(others: npt.ArrayLike, model: LinearModel) -> F64:
+    """The chance that an n-gram shares its row with any of `others` n-grams (itself included).
+
+    In an ensemble it is the mean of the members' chances: the share of members to expect it in.
+    """
     if not model.importance:
         return np.zeros(np.shape(others))
-    return np.asarray(theory.same_row_probability(others, model.spec))
+    chances = [theory.same_row_probability(others, part.spec) for part in model.parts]
+    return np.asarray(sum(chances) / len(chances))
 
 
-def _evidence(model: ShallowModel, keys: I64) -> F64:
+def _same_vector(distinct: int, model: LinearModel) -> float:
+    """The chance that an n-gram has the same vector as another one, in all parts."""
+
+    def chance(ngrams: int) -> list[float]:
+        return [
+            float(theory.indistinguishable_probability(ngrams, x.spec, importance=x.importance))
+            for x in model.parts
+        ]
+
+    if len(model.parts) == 1:
+        return chance(distinct)[0]
+    pair = math.prod(chance(2))  # members hash independently
+    return float(theory.collision_probability(distinct, 1 / pair)) if pair > SMALLEST else 0.0
+
+
+def _evidence(model: LinearModel, keys: I64) -> F64:
     """The largest evidence of each key for any class: (n,)."""
     parts = [keys[i : i + _KEYS_AT_A_TIME] for i in range(0, len(keys), _KEYS_AT_A_TIME)]
     largest = [

@@ -23,12 +23,15 @@ class Word:
 
     text: the n-gram, as it is hashed. subword: whether it is a character n-gram.
     count: it was seen at least this often, and at most `missed` times more.
-    weight: |p_w|, the norm of its k importance weights; None if the model has none.
+    weight: |p_w|, the norm of its k importance weights; None if the model has none. In an ensemble
+        it is the mean over the members, and so is the evidence.
     speaks_for: the class that it supports most. evidence: how much it adds to the logit of that
         class, minus the mean over the classes (multi-label models: no mean).
     collision: the chance that another n-gram of the corpus, at least as frequent, shares its row
-        of importance weights. The weights may then be due to that one.
+        of importance weights. The weights may then be due to that one. In an ensemble it is the
+        chance in one member, and so the share of members to expect it in.
     shares_row_with: the most frequent other n-gram in its row with at least `min_count`, if any.
+        None in an ensemble: an n-gram has a row in each member.
     """
 
     text: str
@@ -49,7 +52,8 @@ class WordsTable:
     by: the measure of importance. looked_at: the number of n-grams that may have been seen
     `min_count` times; all with at least `complete_from` occurrences are among them. total,
     distinct: n-grams in the corpus. same_row, same_vector: the chances that an n-gram shares its
-    importance weights, or its whole vector, with any other n-gram of the corpus.
+    importance weights, or its whole vector, with any other n-gram of the corpus. In an ensemble of
+    several `members`, same_row is the chance in one member, same_vector that in all of them.
     """
 
     most: list[Word]
@@ -62,6 +66,7 @@ class WordsTable:
     distinct: int
     same_row: float
     same_vector: float
+    members: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -107,10 +112,11 @@ class WordsTable:
                 f"at least {self.complete_from:,} times are among these."
             )
         if self.most and self.most[0].weight is not None:
+            one, all_ = (" in a member", " in all members") if self.members > 1 else ("", "")
             lines.append(
                 "collision: the chance that an n-gram at least as frequent has the same importance "
-                f"weights; for one of any frequency it is {self.same_row:.2g}. The same vector: "
-                f"{self.same_vector:.2g}."
+                f"weights{one}; for one of any frequency it is {self.same_row:.2g}. The same "
+                f"vector{all_}: {self.same_vector:.2g}."
             )
         return "\n".join(lines)
 

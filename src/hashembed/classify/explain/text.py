@@ -5,11 +5,12 @@ The model is linear in the hash vectors of a text's n-grams, so its logits are s
     logit[c] = bias[c] + sum_w contribution[w, c]
     contribution[w, c] = sum_i p_w^i E[bucket_i] . W[c]
 
-The explanation is therefore exact. For other models, `explain_by_occlusion` measures what each
-logit loses when an n-gram is left out.
+The explanation is therefore exact. In an ensemble that averages logits, contributions and biases
+are means over the members. For other models, `explain_by_occlusion` measures what each logit loses
+when an n-gram is left out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from hashembed.classify.explain.result import Explanation
 from hashembed.core.arrays import F64, I64
+from hashembed.engine.linear import LinearModel
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 from hashembed.text.config import TextConfig
@@ -25,8 +27,17 @@ from hashembed.text.spans import ngrams_of, word_spans
 _OCCLUDED_KEYS = 1 << 20  # scored in one call
 
 
-def ngram_contributions(model: ShallowModel, keys: I64) -> F64:
-    """What each key adds to each logit: (n, C)."""
+def ngram_contributions(model: LinearModel, keys: I64) -> F64:
+    """What each key adds to each logit: (n, C). The mean over an ensemble."""
+    return _mean(_contributions(part, keys) for part in model.parts)
+
+
+def importance_norms(model: LinearModel, keys: I64) -> F64:
+    """|p_w|, the norm of the k importance weights of each key: (n,). The mean over an ensemble."""
+    return _mean(_norms(part, keys) for part in model.parts)
+
+
+def _contributions(model: ShallowModel, keys: I64) -> F64:
     rows, buckets = model.spec(keys)
     vectors = model.tables.E[buckets].astype(np.float64)  # (n, k, d)
     if model.importance:
@@ -34,15 +45,19 @@ def ngram_contributions(model: ShallowModel, keys: I64) -> F64:
     return np.asarray(vectors.sum(axis=1) @ model.tables.W.astype(np.float64).T)
 
 
-def importance_norms(model: ShallowModel, keys: I64) -> F64:
-    """|p_w|, the norm of the k importance weights of each key: (n,)."""
+def _norms(model: ShallowModel, keys: I64) -> F64:
     rows, _ = model.spec(keys)
     weights = model.importance_weights[rows].astype(np.float64)
     return np.asarray(np.linalg.norm(weights, axis=1))
 
 
+def _mean(values: Iterable[F64]) -> F64:
+    found = list(values)
+    return np.asarray(sum(found) / len(found))
+
+
 def explain_text(
-    model: ShallowModel, config: TextConfig, classes: Sequence[Any], text: str
+    model: LinearModel, config: TextConfig, classes: Sequence[Any], text: str
 ) -> Explanation:
     """Explain a text exactly: the contribution of every n-gram to every class.
 
@@ -52,7 +67,7 @@ def explain_text(
     """
     keys, ngrams = ngrams_of(text, config)
     contributions = ngram_contributions(model, keys)
-    bias = model.tables.bias.astype(np.float64)
+    bias = _mean(part.tables.bias.astype(np.float64) for part in model.parts)
     return Explanation(
         text,
         plain_labels(classes, len(bias)),

@@ -139,6 +139,11 @@ class ShallowModel:
             E=memory.E[:, :d], W=memory.W[:, :d], W_square=memory.W_square[:, :d]
         )
 
+    @property
+    def parts(self) -> tuple["ShallowModel"]:
+        """Itself: an ensemble has several parts (`engine/linear.py`)."""
+        return (self,)
+
     def mean_squares(self) -> dict[str, float]:
         """The mean accumulator of the rows that were ever touched, for each table."""
         means = {}
