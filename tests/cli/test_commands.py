@@ -102,6 +102,33 @@ def test_test_counts(folder, tmp_path):
     assert "The model does not know these labels, so it is wrong about them: Klingon" in odd.stdout
 
 
+def test_test_judges_probabilities(folder, tmp_path):
+    command = ("test", folder / "m", folder / "test.csv")
+    picture = tmp_path / "r.png"
+    result = run(*command, "--plot-reliability", picture, "--plot", tmp_path / "c.png")
+    assert re.search(
+        r"^log loss 0\.\d{4}   average precision 0\.9\d{3}   calibration error 0\.\d{4}\naccuracy",
+        result.stdout,
+        re.M,
+    )
+    assert f"Wrote {picture}." in result.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes() != (tmp_path / "c.png").read_bytes()
+    found = json.loads(run(*command, "--json", "-q").stdout)
+    assert 0 < found["log_loss"] < 0.5
+    assert 0.9 < found["macro_average_precision"] < 1
+    assert 0 < found["calibration_error"] < 0.3
+    assert all(0.9 < row["average_precision"] <= 1 for row in found["classes"])
+    assert sum(row["answers"] for row in found["reliability"]) == 600
+    assert len(found["reliability"]) == 15
+    same = run(
+        *command, "--plot-reliability", tmp_path / "x.png", "--plot", tmp_path / "x.png", code=2
+    )
+    assert "is also the file of --plot" in same.stderr
+    odd = run(*command, "--plot-reliability", tmp_path / "r.odd", code=2).stderr
+    assert "Invalid value for --plot-reliability" in odd
+
+
 def test_predict_answers_each_line(folder):
     model, n = folder / "m", "\n"
     lines = ["Где вокзал?", "", "   ", "Wo ist der Bahnhof?"]

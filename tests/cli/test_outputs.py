@@ -62,6 +62,8 @@ def contents(folder):
         ("explain model text --html x --plot x", "--plot"),
         ("test model data.csv --plot data.csv", "--plot"),
         ("test model data.csv --plot model", "--plot"),
+        ("test model data.csv --plot-reliability data.csv", "--plot-reliability"),
+        ("test model data.csv --plot x --plot-reliability x", "--plot-reliability"),
         ("words model data.csv --plot data.csv", "--plot"),
         ("plan --dim 8 --text data.csv --plot data.csv", "--plot"),
     ],

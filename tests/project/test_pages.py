@@ -108,6 +108,24 @@ def test_the_output_that_the_page_shows_is_what_the_code_prints(printed):
         assert here[name] == pytest.approx(there[name], abs=0.02), message
 
 
+# --- docs/guides/classify.md -------------------------------------------------------------------
+
+
+def test_the_measures_of_probabilities_are_what_the_code_prints():
+    section = REFERENCE.partition("## Can you trust the probabilities?")[2]
+    code = re.search(r"^```python\n(.*?)^```", section, re.M | re.S)[1]
+    shown = re.search(r"^```text\n(.*?)^```", section, re.M | re.S)[1]
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(code, "classify.md", "exec"), {})
+    message = f"docs/guides/classify.md is stale; its code prints\n{out.getvalue()}"
+    number = r"\d+\.\d+"
+    words = [re.sub(r"[\d.]+", "#", text) for text in (shown, out.getvalue())]
+    assert words[0] == words[1], message
+    here, there = ([float(x) for x in re.findall(number, text)] for text in (shown, out.getvalue()))
+    assert here == pytest.approx(there, abs=0.02), message
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
-"""Accuracy, confusion, and precision, recall and F1 of each class."""
+"""Accuracy, confusion, and precision, recall and F1 of each class; how good probabilities are."""
 
+import math
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -7,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.classify.calibration import Reliability, reliability
 from hashembed.core import tables
-from hashembed.core.arrays import F64, I64
+from hashembed.core.arrays import F32, F64, I64, Bools
 from hashembed.core.plotting import new_figure
 from hashembed.core.printable import printable
 from hashembed.engine.labels import Labels
+from hashembed.engine.outputs import fill_losses
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 LARGEST_PLOT = 40  # most classes whose names fit next to a confusion matrix
 WIDEST = 12  # most classes whose confusion matrix fits a terminal
 PAIRS = 10  # most frequent mistakes, shown instead
+COLUMNS = 16  # classes whose probabilities are copied at a time: one by one takes longer
+UNKNOWN = 1e-6  # what the probability of a label counts as that the model does not know
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +40,9 @@ class Evaluation:
     confusion: I64 | None  # (C, C), truth by answer; None if a text may have several answers
     answered: int  # texts to which the model gave any class
     known: int  # classes that the model knows: the first of `classes`
+    log_loss: float  # mean of -log(probability of the truth), see `mean_log_loss`
+    average_precision: F64  # (C,), area below precision over recall; 0 for a class without texts
+    reliability: Reliability  # answers by their confidence
     threshold: float | None = None  # as given to `evaluate`
     top: int | None = None
 
@@ -83,9 +91,20 @@ class Evaluation:
         """The share of all true labels that were found: fastText's recall at k."""
         return float(self.hits.sum() / max(int(self.truly.sum()), 1))
 
+    @property
+    def macro_average_precision(self) -> float:
+        """The mean average precision of the classes that occur in the truth."""
+        occurs = self.truly > 0
+        return float(self.average_precision[occurs].mean()) if occurs.any() else 0.0
+
+    @property
+    def calibration_error(self) -> float:
+        """The expected calibration error (ECE): how far confidence and accuracy are apart."""
+        return self.reliability.error
+
     def to_dict(self) -> dict[str, Any]:
         """The measures as JSON values."""
-        columns = (self.precision, self.recall, self.f1, self.truly)
+        columns = (self.precision, self.recall, self.f1, self.average_precision, self.truly)
         return {
             "texts": self.texts,
             "answered": self.answered,
@@ -96,13 +115,24 @@ class Evaluation:
             "micro_f1": self.micro_f1,
             "micro_precision": self.micro_precision,
             "micro_recall": self.micro_recall,
+            "log_loss": self.log_loss,
+            "macro_average_precision": self.macro_average_precision,
+            "calibration_error": self.calibration_error,
             "classes": [
-                {"class": c, "precision": p, "recall": r, "f1": f, "texts": n}
-                for c, p, r, f, n in zip(
+                {
+                    "class": c,
+                    "precision": p,
+                    "recall": r,
+                    "f1": f,
+                    "average_precision": a,
+                    "texts": n,
+                }
+                for c, p, r, f, a, n in zip(
                     self.classes, *(column.tolist() for column in columns), strict=True
                 )
             ],
             "confusion": None if self.confusion is None else self.confusion.tolist(),
+            "reliability": self.reliability.to_list(),
         }
 
     def __str__(self) -> str:
@@ -151,8 +181,10 @@ class Evaluation:
         if self.threshold is not None or self.top is not None:
             lines += [self._asked()]
         lines += [
+            f"log loss {self.log_loss:.4f}   average precision "
+            f"{self.macro_average_precision:.4f}   calibration error {self.calibration_error:.4f}",
             f"accuracy {self.accuracy:.4f}   macro F1 {self.macro_f1:.4f}   "
-            f"micro F1 {self.micro_f1:.4f}   {self.texts:,} texts"
+            f"micro F1 {self.micro_f1:.4f}   {self.texts:,} texts",
         ]
         if len(self.classes) > self.known:
             names = ", ".join(printable(str(c)) for c in self.classes[self.known :])
@@ -210,6 +242,10 @@ class Evaluation:
         axes.set_title(f"accuracy {self.accuracy:.1%} on {self.texts:,} texts")
         figure.savefig(path)
 
+    def plot_reliability(self, path: str | PathLike[str]) -> None:
+        """Draw the share of right answers for each confidence: on the diagonal if calibrated."""
+        self.reliability.plot(path)
+
 
 def right_texts(
     truth: Labels, answers: npt.NDArray[np.bool_], size: int, multilabel: bool
@@ -231,11 +267,14 @@ def evaluate_answers(
     classes: list[Any],
     multilabel: bool,
     *,
+    logits: F32,
+    probabilities: F32,
     threshold: float | None = None,
     top: int | None = None,
 ) -> Evaluation:
     """Compare answers (texts, classes of the model) with the truth, which may have more classes.
 
+    logits, probabilities: of the same texts and classes; they do not depend on the limits below.
     threshold, top: how the answers were chosen, for the record.
     """
     size = len(classes)
@@ -254,9 +293,63 @@ def evaluate_answers(
         confusion=confusion,
         answered=int(given.any(axis=1).sum()),
         known=answers.shape[1],
+        log_loss=mean_log_loss(truth, logits, multilabel),
+        average_precision=average_precision(wanted, probabilities),
+        reliability=_reliability(wanted, logits, probabilities, multilabel),
         threshold=threshold,
         top=top,
     )
+
+
+def mean_log_loss(truth: Labels, logits: F32, multilabel: bool) -> float:
+    """The mean over texts of -log(probability of the truth), which may have more classes.
+
+    The probability of several labels is that of exactly these labels: of having them, and of not
+    having the others. A label that the model does not know counts as one in a million, as a class
+    does that a text without words cannot have.
+    """
+    if len(logits) == 0:
+        return 0.0
+    known = truth.labels < logits.shape[1]
+    rows = np.repeat(np.arange(len(truth)), np.diff(truth.offsets))
+    strange = np.bincount(rows[~known], minlength=len(truth))
+    counts = np.bincount(rows[known], minlength=len(truth))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    losses = np.empty(len(logits))
+    labels = np.ascontiguousarray(truth.labels[known])
+    fill_losses(np.ascontiguousarray(logits), labels, offsets, multilabel, losses)
+    if not multilabel:
+        losses[strange > 0] = 0.0
+    return float((losses - strange * math.log(UNKNOWN)).mean())
+
+
+def average_precision(wanted: Bools, probabilities: F32) -> F64:
+    """Of each class: the mean, over its texts, of the precision at their probabilities.
+
+    That is the area below the steps of precision over recall, as scikit-learn computes it. A class
+    that the model does not know has the probability 0 everywhere; a class without texts gets 0.
+    """
+    known = probabilities.shape[1]
+    out = wanted.mean(axis=0) if len(wanted) else np.zeros(wanted.shape[1])
+    for start in range(0, known, COLUMNS):
+        chosen = slice(start, min(start + COLUMNS, known))
+        columns = zip(probabilities[:, chosen].T.copy(), wanted[:, chosen].T.copy(), strict=True)
+        for c, (p, has) in enumerate(columns, start):
+            own, everything = np.sort(p[has]), np.sort(p)
+            found = len(own) - np.searchsorted(own, own)  # texts of the class at least as probable
+            said = len(p) - np.searchsorted(everything, own)
+            out[c] = (found / said).mean() if len(own) else 0.0
+    return out
+
+
+def _reliability(wanted: Bools, logits: F32, p: F32, multilabel: bool) -> Reliability:
+    """A multi-label model is judged by the labels that it knows."""
+    if multilabel:
+        return reliability(p, wanted[:, : p.shape[1]], True)
+    if len(p) == 0:
+        return reliability(np.empty(0), np.empty(0, np.bool_), False)
+    texts, likeliest = np.arange(len(p)), logits.argmax(axis=1)
+    return reliability(p[texts, likeliest], wanted[texts, likeliest], False)
 
 
 def _widened(answers: npt.NDArray[np.bool_], size: int) -> npt.NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from hashembed.classify.metrics import Evaluation
     from hashembed.classify.report import FitReport
     from hashembed.classify.targets import Form, Targets
+
+
+BLOCK = 1 << 20  # logits turned into probabilities at a time, in float64
 
 
 class NotShallowError(TypeError):
@@ -167,6 +170,9 @@ class TrainedClassifier(Estimator):
     ) -> "Evaluation":
         """Compute accuracy, the confusion matrix, and precision, recall and F1 of each class.
 
+        Log loss, average precision and calibration error tell how good the probabilities are. They
+        do not depend on `threshold` and `top`.
+
         By default a multi-label model answers with the labels above 0.5, any other model with the
         likeliest class. With `threshold` or `top`, a model with one label per text may give several
         answers, or none. A text is then right if its label is among them.
@@ -180,12 +186,19 @@ class TrainedClassifier(Estimator):
         """
         from hashembed.classify.metrics import evaluate_answers
 
-        truth, answers = self._judged(texts, labels, threshold, top)
+        truth, answers, z, empty = self._judged(texts, labels, threshold, top)
+        p = np.empty_like(z)
+        size = max(BLOCK // max(z.shape[1], 1), 1)
+        for start in range(0, len(z), size):
+            rows = slice(start, start + size)
+            p[rows] = self._probabilities(z[rows], empty[rows])
         return evaluate_answers(
             truth.labels,
             answers,
             truth.classes.tolist(),
             self._multilabel,
+            logits=z,
+            probabilities=p,
             threshold=threshold,
             top=top,
         )
@@ -194,7 +207,7 @@ class TrainedClassifier(Estimator):
         """Return the share of texts with the right label. Multi-label: with exactly its labels."""
         from hashembed.classify.metrics import right_texts
 
-        truth, answers = self._judged(texts, labels, None, None)
+        truth, answers, *_ = self._judged(texts, labels, None, None)
         right = right_texts(truth.labels, answers, len(truth.classes), self._multilabel)
         if sample_weight is None:
             return float(right.sum() / max(len(right), 1))
@@ -288,15 +301,23 @@ class TrainedClassifier(Estimator):
 
     def _judged(
         self, texts: Any, labels: Any, threshold: float | None, top: int | None
-    ) -> "tuple[Targets, npt.NDArray[np.bool_]]":
-        """The true labels, and the answers (texts, classes that the model knows)."""
+    ) -> "_Judged":
         from hashembed.classify.targets import check_counts, encode
 
         asked = limits(self.__sklearn_is_fitted__() and self._multilabel, threshold, top)
-        z = self._logits(texts)
+        z, empty = self._scored(texts)
         truth = encode(labels, self.classes_, self.label_form_)
         check_counts(len(z), truth)
-        return truth, chosen(z, self._multilabel, *asked)
+        return _Judged(truth, chosen(z, self._multilabel, *asked), z, empty)
+
+
+class _Judged(NamedTuple):
+    """The true labels, and what the model says."""
+
+    truth: "Targets"
+    answers: npt.NDArray[np.bool_]  # (texts, classes that the model knows)
+    logits: F32
+    empty: npt.NDArray[np.bool_]  # (texts,), which have no word
 
 
 def shallow_model(clf: TrainedClassifier, wish: str) -> LinearModel:

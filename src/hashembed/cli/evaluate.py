@@ -11,6 +11,7 @@ from hashembed.cli.options import (
     Subcommand,
     data_options,
     draw,
+    draw_with,
     json_option,
     model_argument,
     plot_option,
@@ -24,6 +25,7 @@ from hashembed.cli.outputs import Output, check_outputs, force_option
 EXAMPLE = """\b
 Examples:
   hashembed test model.safetensors test.csv --plot confusion.png
+  hashembed test model.safetensors test.csv --plot-reliability reliability.png
   hashembed test model.safetensors test.txt --top 3"""
 
 
@@ -34,6 +36,12 @@ Examples:
 @top_option
 @threshold_option
 @plot_option
+@click.option(
+    "--plot-reliability",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Draw the accuracy for each confidence into this file (.png, .svg, .pdf).",
+)
 @force_option
 @threads_option
 @json_option
@@ -44,6 +52,7 @@ def test_command(
     top: int | None,
     threshold: float | None,
     plot: str | None,
+    plot_reliability: str | None,
     force: bool,
     threads: int | None,
     as_json: bool,
@@ -54,9 +63,15 @@ def test_command(
 
     Prints the accuracy, precision, recall and F1 of each class, and the confusion matrix. With
     --top or --threshold, a text is right if its label is among the answers, and precision and
-    recall at k are printed as well.
+    recall at k are printed as well. Log loss, average precision (mean of the classes) and
+    calibration error (how far confidence and accuracy are apart) tell how good the probabilities
+    are.
     """
-    check_outputs([model, *data], [Output("--plot", plot, "picture")], force)
+    pictures = [
+        Output("--plot", plot, "picture"),
+        Output("--plot-reliability", plot_reliability, "picture"),
+    ]
+    check_outputs([model, *data], pictures, force)
     check_input(data)
 
     from hashembed.classify.classifier import TextClassifier
@@ -68,6 +83,7 @@ def test_command(
     labels = as_type(rows.labels, classifier.classes_)
     result = classifier.evaluate(rows.texts, labels, threshold=threshold, top=top)
     draw(result, plot, quiet)
+    draw_with(result.plot_reliability, "--plot-reliability", plot_reliability, quiet)
     if as_json:
         click.echo(json.dumps({"data": rows.report.to_dict(), **result.to_dict()}, indent=2))
         return

@@ -227,14 +227,21 @@ def say(message: object, quiet: bool = False) -> None:
 
 def draw(result: Drawable, path: str | None, quiet: bool = False) -> None:
     """Draw `result.plot(path)`, if a path was given."""
+    draw_with(result.plot, "--plot", path, quiet)
+
+
+def draw_with(
+    plot: Callable[[str], None], option: str, path: str | None, quiet: bool = False
+) -> None:
+    """Call `plot(path)`, if a path was given with this option."""
     if path is None:
         return
     try:
-        result.plot(path)
+        plot(path)
     except ImportError as error:
         raise click.ClickException(f"{error}") from None
     except ValueError as error:  # matplotlib names the formats it knows
-        raise click.BadParameter(f"{error}.", param_hint="--plot") from None
+        raise click.BadParameter(f"{error}.", param_hint=option) from None
     except OSError as error:
         raise click.ClickException(f"Cannot write {path}: {error.strerror or error}.") from None
     say(f"Wrote {path}.", quiet)
