@@ -70,6 +70,7 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_step
 	$(PYTHON) -m benchmarks.bench_step --scaling
 	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_choice --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_rates --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_patience --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_hidden --data $(DATA)

@@ -72,7 +72,7 @@ def labelled(data, name):
 
 def measure(labels, texts, weights, seed, threads):
     kept, held = split(len(texts), HELD_OUT, seed)
-    model = TextClassifier(class_weight=weights, seed=seed, threads=threads)
+    model = TextClassifier(effort="fast", class_weight=weights, seed=seed, threads=threads)
     model.fit(texts[kept], labels[kept].tolist())
     truth, found = (
         encode(given, model.classes_).labels.matrix(len(model.classes_))

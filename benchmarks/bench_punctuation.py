@@ -53,7 +53,7 @@ def training_rows(folder, fine=False):
 
 def accuracy(labels, texts, seed, punctuation, threads):
     kept, held = split(len(texts), HELD_OUT, seed)
-    model = TextClassifier(punctuation=punctuation, seed=seed, threads=threads)
+    model = TextClassifier(effort="fast", punctuation=punctuation, seed=seed, threads=threads)
     model.fit(texts[kept], labels[kept])
     return model.score(texts[held], labels[held])
 

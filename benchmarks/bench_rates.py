@@ -47,7 +47,9 @@ def held_out(folder, work):
     targets, bags = encode(labels), text_to_bags(texts)
     parts = split(len(bags), HELD_OUT, 0)
     data = [(bags.take(part), targets.labels.take(part)) for part in parts]
-    return data, HashSpec(*choose_sizes(count_distinct(bags.keys))), len(targets.classes)
+    classes = len(targets.classes)
+    sizes = choose_sizes(count_distinct(bags.keys), choose_dim(classes))
+    return data, HashSpec(*sizes), classes
 
 
 def accuracy(data, spec, classes, passes, rate):

@@ -7,6 +7,7 @@ import csv
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+CHOICE = RESULTS / "choice.csv"
 README = Path(__file__).parent.parent / "README.md"
 TRAINING = Path(__file__).parent.parent / "docs" / "how-it-works" / "training.md"
 CPU = Path(__file__).parent.parent / "docs" / "results" / "cpu.md"
@@ -24,29 +25,19 @@ def read(path: Path = RESULTS / "classify.csv") -> tuple[list[str], list[dict]]:
 
 
 def table(rows: list[dict]) -> str:
-    """Markdown: for each set, us and fastText, and how many times faster we are."""
+    """Markdown: for each set of choice.csv, us beside fastText and tf-idf with an SVM."""
     by = {(row["set"], row["tool"]): row for row in rows}
-    heads = [
-        "set",
-        "accuracy",
-        "training",
-        "whole command",
-        "prediction, batch",
-        "one text",
-        "model",
-    ]
+    heads = ["set", "hashembed", "fastText", "tf-idf + SVM", "training", "one text", "model"]
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in dict.fromkeys(row["set"] for row in rows):
-        ours, peer = by[name, OURS], by[name, PEER]
-        accuracy = [100 * float(run["accuracy"]) for run in (ours, peer)]
-        cells = [name, f"{accuracy[0]:.1f} / {accuracy[1]:.1f}"]
-        for column in ("train_seconds", "command_seconds"):
-            mine, theirs = float(ours[column]), float(peer[column])
-            cells.append(f"{mine:.2f} / {theirs:.2f} s ({theirs / mine:.1f}x)")
-        for column in ("batch_per_second", "single_per_second"):
-            cells.append(f"{float(ours[column]) / float(peer[column]):.1f}x")
-        size = [float(run["model_bytes"]) / 1e6 for run in (ours, peer)]
-        cells.append(f"{size[0]:.0f} / {size[1]:.0f} MB")
+        ours, peer, svm = by[name, OURS], by[name, PEER], by.get((name, "tf-idf + SVM"))
+        cells = [name]
+        cells += [f"{100 * float(r['accuracy']):.1f}" if r else "" for r in (ours, peer, svm)]
+        cells.append("{:.2f} / {:.2f} s".format(*(float(r["train_seconds"]) for r in (ours, peer))))
+        cells.append(f"{float(ours['single_per_second']) / float(peer['single_per_second']):.1f}x")
+        cells.append(
+            "{:.0f} / {:.0f} MB".format(*(float(r["model_bytes"]) / 1e6 for r in (ours, peer)))
+        )
         out.append(f"| {' | '.join(cells)} |")
     return "\n".join(out)
 
@@ -172,6 +163,25 @@ def plot(rows: list[dict], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
+def choice_table(rows: list[dict]) -> str:
+    """Markdown: accuracy with defaults beside tuned peers; seconds and sizes beside fastText's."""
+    peers = [t for t in dict.fromkeys(row["tool"] for row in rows) if t != OURS]
+    by = {(row["set"], row["tool"]): row for row in rows}
+    heads = ["set (classes, texts)", OURS, *peers, "training", "model"]
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        ours, peer = by[name, OURS], by[name, PEER]
+        first = f"{name} ({int(ours['classes']):,}, {int(ours['texts']):,})"
+        own = f"{100 * float(ours['accuracy']):.1f} ± {100 * float(ours['spread']):.1f}"
+        others = [by.get((name, tool)) for tool in peers]
+        cells = [first, own, *(f"{100 * float(r['accuracy']):.1f}" if r else "" for r in others)]
+        seconds = [float(row["train_seconds"]) for row in (ours, peer)]
+        sizes = [float(row["model_bytes"]) / 1e6 for row in (ours, peer)]
+        cells += ["{:.1f} / {:.1f} s".format(*seconds), "{:.0f} / {:.0f} MB".format(*sizes)]
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
+
+
 def fill(page: Path, content: str, begin: str = BEGIN) -> None:
     """Put a table where the page has a place for it."""
     before, rest = page.read_text().split(begin)
@@ -182,11 +192,12 @@ def fill(page: Path, content: str, begin: str = BEGIN) -> None:
 def main() -> None:
     _, rows = read()
     plot(rows, RESULTS / "classify.png")
-    fill(README, table(rows))
+    fill(README, table(read(CHOICE)[1]))
     fill(TRAINING, rates_table(read(RESULTS / "rates.csv")[1]))
     fill(TRAINING, hidden_table(read(RESULTS / "hidden.csv")[1]), "<!-- hidden -->")
     fill(TRAINING, patience_table(read(RESULTS / "patience.csv")[1]), "<!-- patience -->")
     fill(CPU, peers_table(rows), "<!-- peers -->")
+    fill(CPU, choice_table(read(CHOICE)[1]), "<!-- choice -->")
     fill(TRAINING, punctuation_table(read(RESULTS / "punctuation.csv")[1]), "<!-- punctuation -->")
     fill(IMBALANCE, imbalance_table(read(RESULTS / "imbalance.csv")[1]), "<!-- imbalance -->")
     fill(ONLINE, online_table(read(RESULTS / "online.csv")[1]), "<!-- online -->")

@@ -49,6 +49,12 @@ class Hashembed:
         return [sys.executable, "-m", "hashembed", "train", train, "-o", model, "--quiet"]
 
 
+class HashembedFast(Hashembed):
+    """The same by rules, without a race."""
+
+    settings = ({"effort": "fast"},)
+
+
 class HashembedSubwords(Hashembed):
     """The same with words and character n-grams."""
 
@@ -70,13 +76,12 @@ class FastText:
             minCount=1,
             thread=THREADS,
             verbose=0,
-            epoch=5,
             dim=20,
             bucket=2_000_000,
             wordNgrams=self.orders[0],
             minn=self.orders[1],
             maxn=self.orders[2],
-            **setting,
+            **{"epoch": 5, **setting},
         )
 
     def predict(self, texts):
@@ -133,6 +138,71 @@ class ScikitLearn:
         coefficients = self.model[-1].coef_
         path.write_bytes(coefficients.astype("float32").tobytes())
         return path.stat().st_size
+
+
+class TfIdf:
+    """tf-idf of words and bigrams, and a linear support vector machine."""
+
+    settings = tuple({"C": C} for C in (0.25, 0.5, 1.0))
+
+    def train(self, path, setting):
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.pipeline import make_pipeline
+
+        labels, texts = read_lines(path)
+        vectorizer = TfidfVectorizer(ngram_range=(1, 2))
+        self.model = make_pipeline(vectorizer, self.linear(setting)).fit(texts, labels)
+
+    def linear(self, setting):
+        from sklearn.svm import LinearSVC
+
+        return LinearSVC(**setting)
+
+    predict, predict_one, save = ScikitLearn.predict, ScikitLearn.predict_one, ScikitLearn.save
+
+
+class NaiveBayesSVM(TfIdf):
+    """NB-SVM (Wang and Manning 2012): presence of words and bigrams, times log-count ratios."""
+
+    settings = tuple({"C": C} for C in (0.01, 0.1, 1.0))
+
+    def train(self, path, setting):
+        import numpy as np
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        labels, texts = read_lines(path)
+        self.vectorizer = CountVectorizer(ngram_range=(1, 2), binary=True)
+        seen, truth = self.vectorizer.fit_transform(texts), np.array(labels)
+        self.names, self.parts = sorted(set(labels)), []
+        for name in self.names[1:] if len(self.names) == 2 else self.names:
+            own = truth == name
+            ratio = _log_share(seen, own) - _log_share(seen, ~own)
+            model = self.linear(setting).fit(seen.multiply(ratio).tocsr(), own)
+            self.parts.append((ratio, model))
+
+    def predict(self, texts):
+        import numpy as np
+
+        seen = self.vectorizer.transform(texts)
+        scores = [m.decision_function(seen.multiply(r).tocsr()) for r, m in self.parts]
+        if len(self.parts) == 1:
+            scores = [-scores[0], scores[0]]
+        return [self.names[i] for i in np.argmax(scores, axis=0)]
+
+    def predict_one(self, text):
+        return self.predict([text])[0]
+
+    def save(self, path):
+        size = sum(4 * (model.coef_.size + ratio.size) for ratio, model in self.parts)
+        path.write_bytes(bytes(size))
+        return size
+
+
+def _log_share(seen, rows):
+    import numpy as np
+
+    counts = np.asarray(seen[rows].sum(axis=0)).ravel() + 1.0
+    return np.log(counts / counts.sum())
 
 
 class VowpalWabbit:
@@ -241,6 +311,9 @@ TOOLS = {
     "scikit-learn": ScikitLearn,
     "Vowpal Wabbit": VowpalWabbit,
     "PyTorch": PyTorch,
+    "hashembed, fast": HashembedFast,
+    "tf-idf + SVM": TfIdf,
+    "NB-SVM": NaiveBayesSVM,
     "hashembed, subwords": HashembedSubwords,
     "fastText, subwords": FastTextSubwords,
 }

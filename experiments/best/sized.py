@@ -121,6 +121,7 @@ class Sized:
             ngrams=self.ngrams,
             subwords=self.subwords,
             lowercase=self.lowercase,
+            effort="fast",
             embedding_dim=self.embedding_dim,
             num_hashes=self.num_hashes,
             num_embeddings=K,
@@ -136,13 +137,14 @@ class Sized:
 
 @dataclass(frozen=True)
 class AsItIs:
-    """`TextClassifier()` with its own sizes, saved with `bits` for each number."""
+    """`TextClassifier(effort="fast")` with its own sizes, saved with `bits` for each number."""
 
     bits: int = 16
 
     def run(self, data: Dataset, seed: int, threads: int | None = None) -> dict:
         """Train and test -> metrics."""
-        model = TextClassifier(seed=seed, threads=threads).fit(data.train.texts, data.train.labels)
+        model = TextClassifier(effort="fast", seed=seed, threads=threads)
+        model.fit(data.train.texts, data.train.labels)
         model, size = through_a_file(model, self.bits, threads)
         return {
             "parameters": model.model_.num_parameters,

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from hashembed import TextClassifier
 from hashembed.cli import demo_task as demo
 from hashembed.engine.tensor_file import FORMAT_VERSION, KEY, ModelFileError, save_tensors
-from hashembed.hashing.sizes import choose_dim, choose_sizes
+from hashembed.hashing.sizes import choose_dim, choose_sizes, fast_sizes
 from hashembed.readers import DataError, read_fasttext
 from hashembed.text.counts.distinct import count_distinct
 
@@ -197,10 +197,22 @@ def test_count_distinct_on_several_threads():
 
 
 def test_sizes():
-    assert choose_sizes(10) == (1000, 1000)
-    assert choose_sizes(1_000_000) == (1_000_000, 99_999)
-    assert choose_sizes(10**9) == (2_000_000, 199_999)
-    assert choose_sizes(10**9, 123, 45) == (123, 45)
+    assert choose_sizes(10, 16) == (1000, 1000)
+    assert choose_sizes(300_000, 16) == (300_000, 300_000)  # as many buckets as rows
+    assert choose_sizes(1_000_000, 16) == (1_000_000, 812_500)  # 15 MB of codes
+    assert choose_sizes(1_000_000, 16, members=5) == (750_000, 93_750)
+    assert choose_sizes(1, 16, 5, num_embeddings=2_000_000) == (2_000_000, 199_999)  # the paper's
+    assert choose_sizes(10**9, 16) == (2_000_000, 687_500)
+    assert choose_sizes(10**9, 16, 1, 123, 45) == (123, 45)
+
+
+def test_sizes_for_speed():
+    assert fast_sizes(10) == (1000, 1000)
+    assert fast_sizes(30_000) == (30_000, 30_000)
+    assert fast_sizes(200_000) == (200_000, 50_000)
+    assert fast_sizes(1_000_000) == (1_000_000, 99_999)  # the paper's rule
+    assert fast_sizes(10**9) == (2_000_000, 199_999)
+    assert fast_sizes(10**9, 123, 45) == (123, 45)
 
 
 def test_width():

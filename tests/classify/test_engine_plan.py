@@ -17,6 +17,7 @@ from hashembed.nn.engine.model import DeepModel
 
 CUDA = torch.cuda.is_available()
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 3), "num_embeddings": 20_000, "batch_size": 64}
+SETTINGS |= {"effort": "fast"}
 KINDS = {
     "hidden": {"hidden_layers": (50,), "passes": 4, "learning_rate": 0.02},
     "ensemble": {"members": 3},
@@ -40,7 +41,7 @@ def test_learns_and_comes_back_from_a_file(kind, sentences, tmp_path):
     assert clf.score(texts, labels) > 0.9
     for exact in (False, True):
         path = tmp_path / f"{exact}.safetensors"
-        clf.save(path, for_training=exact)
+        clf.save(path, for_training=exact, bits=16)
         loaded = TextClassifier.load(path)
         assert loaded.get_params() == clf.get_params()
         want, got = clf.predict_proba(texts), loaded.predict_proba(texts)
@@ -152,7 +153,7 @@ def test_a_classifier_has_no_batch_normalisation_but_an_older_file_may_have(tmp_
         clf.partial_fit(texts, labels)
         for for_training in (False, True):
             path = tmp_path / f"{members}-{for_training}"
-            clf.save(path, for_training=for_training)
+            clf.save(path, for_training=for_training, bits=16)
             loaded = TextClassifier.load(path)
             assert any("norms" in name for name in loaded.model_.state())
             want = clf.predict_proba(texts)

@@ -18,7 +18,7 @@ WORDS = {"good": "+", "fine": "+", "bad": "-", "poor": "-", "dull": "0"}
 TEXTS = [f"{word} film number{i % 7} {['it', 'was'][i % 2]}" for i in range(60) for word in WORDS]
 LABELS = [label for _ in range(60) for label in WORDS.values()]
 SEVERAL = [[label, "even"][: 1 + i % 2] for i, label in enumerate(LABELS)]
-SMALL = {"num_embeddings": 2000, "num_buckets": 200, "threads": 1}
+SMALL = {"num_embeddings": 2000, "num_buckets": 200, "threads": 1, "effort": "fast"}
 ASKED = "a good film, it was not bad"
 
 

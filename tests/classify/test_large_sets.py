@@ -17,6 +17,7 @@ from hashembed.hashing.bags import Bags
 from hashembed.text.key_store import KeyStore
 
 SETTINGS = {"num_embeddings": 20_000, "batch_size": 32, "subwords": (2, 3), "ngrams": (1, 1)}
+SETTINGS |= {"effort": "fast"}
 
 
 @pytest.fixture(scope="module")

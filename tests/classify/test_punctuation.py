@@ -21,7 +21,7 @@ def keeper():
 
 def test_what_differs_in_punctuation_only_is_told_apart(keeper):
     assert keeper.predict(TEXTS[:4]).tolist() == LABELS[:4]
-    dropper = TextClassifier(**SMALL).fit(TEXTS, LABELS)
+    dropper = TextClassifier(punctuation="drop", **SMALL).fit(TEXTS, LABELS)
     assert dropper.predict(["I write C++"]) == dropper.predict(["I write C#"])
 
 
@@ -55,7 +55,7 @@ def test_the_command(tmp_path):
     rows = [f"{label},{text}" for label, text in zip(LABELS, TEXTS, strict=True)]
     data.write_text("\n".join(["label,text", *rows]))
     model = str(tmp_path / "model")
-    options = ["--punctuation", "keep", "--passes", "5", "--quiet"]
+    options = ["--punctuation", "keep", "--passes", "5", "--effort", "fast", "--quiet"]
     done = CliRunner().invoke(main, ["train", str(data), "-o", model, *options])
     assert done.exit_code == 0, done.output
     info = CliRunner().invoke(main, ["info", model])

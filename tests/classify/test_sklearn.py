@@ -135,6 +135,7 @@ def sentences():
 
 
 SMALL = {"ngrams": (1, 1), "subwords": (2, 3), "num_embeddings": 5000, "batch_size": 32}
+SMALL |= {"effort": "fast"}
 
 
 def test_in_a_pipeline(sentences):

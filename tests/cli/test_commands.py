@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
     return path
 
 
-SETTINGS = ("--ngrams", "1", "--subwords", "2-3", "--batch-size", "32")
+SETTINGS = ("--ngrams", "1", "--subwords", "2-3", "--batch-size", "32", "--effort", "fast")
 
 
 def test_train_says_what_it_read_and_made(folder, tmp_path):
@@ -65,7 +65,8 @@ def test_train_says_what_it_read_and_made(folder, tmp_path):
 
 def test_train_is_the_classifier_in_python(folder, tmp_path):
     texts, labels = columns_of(folder / "train.csv")
-    clf = TextClassifier(ngrams=(1, 1), subwords=(2, 3), batch_size=32).fit(texts, labels)
+    clf = TextClassifier(ngrams=(1, 1), subwords=(2, 3), batch_size=32, effort="fast")
+    clf.fit(texts, labels)
     clf.save(tmp_path / "python")
     want = TextClassifier.load(tmp_path / "python").predict_proba(texts[:50])
     got = TextClassifier.load(folder / "m").predict_proba(texts[:50])
@@ -202,7 +203,9 @@ def test_test_with_a_threshold(folder, tmp_path):
     assert best["accuracy"] == best["micro_recall"] > usual["accuracy"] > 0.9
     assert best["micro_precision"] == pytest.approx(best["accuracy"] / 2)
     sure = run("test", folder / "m", folder / "test.csv", "--threshold", 0.9).stdout
-    assert re.search(r"answers above 0.9: precision 0\.9\d+   recall 0\.\d+   \d+ texts", sure)
+    assert re.search(
+        r"answers above 0.9: precision (0\.9\d+|1\.0000)   recall 0\.\d+   \d+ texts", sure
+    )
     (tmp_path / "two.txt").write_text("__label__German __label__Dutch ja\n")
     several = run("test", folder / "m", tmp_path / "two.txt", code=1).stderr
     assert "text 1 has 'German' and 'Dutch'" in several
@@ -232,7 +235,8 @@ def test_an_explained_text_without_words_has_the_prior():
         clf.explain(["a"])
 
 
-def test_words(folder):
+def test_words(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")  # no head is broken into two lines
     result = run("words", folder / "m", folder / "train.csv", "--top", "3", "--min-count", "5")
     assert "most important" in result.stdout
     found = json.loads(
@@ -244,11 +248,11 @@ def test_words(folder):
 def test_a_model_of_fewer_bits(folder, tmp_path):
     path = tmp_path / "small"
     run("train", folder / "train.csv", "-o", path, *SETTINGS, "--bits", "4", "--quiet")
-    assert path.stat().st_size < 0.5 * (folder / "m").stat().st_size
+    assert path.stat().st_size < 0.6 * (folder / "m").stat().st_size
     told = run("info", path).stdout
     assert "parameters, in 4 bits" in told
     parameters = re.search(r"([\d,]+) parameters", told)[1]
-    assert f"{parameters} parameters\n" in run("info", folder / "m").stdout
+    assert f"{parameters} parameters, in 8 bits\n" in run("info", folder / "m").stdout
     refused = run("train", "--stream", folder / "train.csv", "-o", path, "--bits", "8", code=2)
     assert "--bits cannot be used with --stream" in refused.output
 

@@ -80,7 +80,7 @@ def test_options_are_named_as_pythons_arguments():
         (["-wordNgrams", "2"], ["--ngrams", "1-2"]),
         (["--wordNgrams=3"], ["--ngrams", "1-3"]),
         (["-minn", "2", "-maxn", "5"], ["--subwords", "2-5"]),
-        (["-minn", "0", "-maxn", "0"], []),
+        (["-minn", "0", "-maxn", "0"], ["--subwords", "none"]),
         (["-input", "t.txt", "-output", "m"], ["t.txt", "--output", "m"]),
         (["--rows", "1M", "--balanced"], ["--num-embeddings", "1M", "--class-weight", "balanced"]),
         (["a.csv", "-o", "m", "-q", "-"], ["a.csv", "-o", "m", "-q", "-"]),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hashembed.engine.defaults import TrainConfig
-from hashembed.engine.ensemble import VOTES, Ensemble, Votes, mean_logits, member_seeds
+from hashembed.engine.ensemble import VOTES, Ensemble, Votes, _order_of, mean_logits, member_seeds
 from hashembed.engine.labels import Labels
 from hashembed.engine.loop import evaluate, fit
 from hashembed.engine.protocol import LossNotFiniteError, to_probabilities
@@ -125,12 +125,34 @@ def test_scores_are_finite_however_sure_the_members_are(multilabel, votes):
     assert np.isfinite(ensemble.probabilities(bags)).all()
 
 
+class OwnOrder:
+    """A member that sees the documents in the order that it has in an ensemble."""
+
+    def __init__(self, member, number):
+        self._member, self._number = member, number
+
+    def __getattr__(self, name):
+        return getattr(self._member, name)
+
+    def train(self, bags, labels, order, rates, **options):
+        return self._member.train(bags, labels, _order_of(self._number, order), rates, **options)
+
+
+def test_members_have_their_own_order_unless_it_is_that_of_a_stream():
+    drawn, stream = np.random.default_rng(0).permutation(50), np.arange(50)
+    orders = [_order_of(member, drawn).tolist() for member in (1, 2, 3)]
+    assert orders[0] == drawn.tolist() != orders[1] != orders[2]
+    assert all(sorted(order) == stream.tolist() for order in orders)
+    assert all(_order_of(member, stream) is stream for member in (1, 2, 3))
+    assert _order_of(2, drawn).tolist() == orders[1]
+
+
 @pytest.mark.parametrize("make", MAKERS)
 def test_members_train_as_they_would_alone(make):
     train, config = task(300, 0), TrainConfig(passes=2, batch_size=32, learning_rate=0.01)
     together, apart = make(), make()
     history = fit(together, *train, config)
-    histories = [fit(member, *train, config) for member in apart.members]
+    histories = [fit(OwnOrder(m, i), *train, config) for i, m in enumerate(apart.members, 1)]
     ours, theirs = together.state(), apart.state()
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)

@@ -73,10 +73,10 @@ def test_links_lead_somewhere():
 
 def test_the_benchmark_table_of_the_readme_is_its_result_file():
     sys.path.insert(0, str(ROOT))
-    from benchmarks.report import BEGIN, END, read, table
+    from benchmarks.report import BEGIN, CHOICE, END, read, table
 
     text = (ROOT / "README.md").read_text()
-    assert text.split(BEGIN)[1].split(END)[0].strip() == table(read()[1])
+    assert text.split(BEGIN)[1].split(END)[0].strip() == table(read(CHOICE)[1])
 
 
 def test_the_picture_of_the_readme_is_drawn_from_its_result_file():
@@ -98,6 +98,7 @@ def test_tables_of_the_documentation_are_their_result_files():
     for page, mark, table in (
         (report.TRAINING, "punctuation", report.punctuation_table),
         (report.IMBALANCE, "imbalance", report.imbalance_table),
+        (report.CPU, "choice", report.choice_table),
     ):
         shown = page.read_text().split(f"<!-- {mark} -->")[1].split(report.END)[0].strip()
         assert shown == table(report.read(report.RESULTS / f"{mark}.csv")[1])

@@ -6,7 +6,7 @@ Training is imported by the first method that trains, so that loading a model is
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from hashembed.text.config import Punctuation
 from hashembed.text.pipeline import text_to_bags
 
 if TYPE_CHECKING:
+    from hashembed.classify.choose.budget import Effort
+    from hashembed.classify.choose.trial import Metric
     from hashembed.engine.loop import Progress
 
 
@@ -25,11 +27,13 @@ class TextClassifier(TrainedClassifier):
     """Classifies texts by the hash vectors of their n-grams.
 
     Args:
-        ngrams: shortest and longest word n-gram, in words (default 1 and 2).
-        subwords: shortest and longest character n-gram, in characters. None (default) uses none.
+        ngrams: shortest and longest word n-gram, in words, such as (1, 2). "auto" (default)
+            chooses.
+        subwords: shortest and longest character n-gram, in characters, such as (3, 5). None uses
+            none, "auto" (default) chooses.
         lowercase: ignore case (default True).
-        punctuation: "drop" (default) removes it, "keep" treats each run of it (`++`, `:-)`) as a
-            word.
+        punctuation: "drop" removes it, "keep" treats each run of it (`++`, `:-)`) as a word,
+            "auto" (default) chooses.
         embedding_dim: d, the width of a vector. None (default) chooses it from the number of
             classes.
         num_hashes: k, the number of hash functions, and so of buckets for each n-gram (default 2).
@@ -39,12 +43,12 @@ class TextClassifier(TrainedClassifier):
         hidden_layers: widths of the hidden layers, from input to output (needs torch). The default,
             none, is the paper's shallow model. It is fast, and on most data sets at least as
             accurate.
-        members: number of models in the ensemble (default 1). Each has its own hash functions;
-            their logits are averaged.
+        members: number of models in the ensemble. Each has its own hash functions; their logits are
+            averaged. None (default) chooses: several where the data is small, fewer where it is
+            large.
         device: "cpu" (default), "cuda" (needs torch), or "auto" for a GPU if there is one.
-        passes: passes over the training data. None (default) chooses from the data.
-        learning_rate: initial learning rate. None (default) chooses it from the number of classes,
-            the length of the texts and the number of passes.
+        passes: passes over the training data. None (default) chooses.
+        learning_rate: initial learning rate. None (default) chooses.
         batch_size: documents in a training step. None (default) chooses it from their lengths.
         validation_fraction: fraction of the training data to hold out for validation (default 0).
         patience: stop after this many passes without a lower validation loss, and keep the best
@@ -53,6 +57,16 @@ class TextClassifier(TrainedClassifier):
         class_weight: "balanced" gives all classes the same total weight; "sqrt" is a milder form.
             A dictionary gives a weight for each class. None (default) weights all texts alike.
             See `docs/guides/imbalance.md`.
+        effort: how much work to spend on the choice of all that is left open. "normal" (default)
+            tries several settings on a part of the training rows; choosing and training together
+            take less time than fastText's five passes. "best" spends ten times as much. "fast"
+            tries nothing and follows rules. Work is counted in n-grams, not in seconds, so that the
+            same seed chooses the same on every machine.
+        time_limit: seconds for choosing and training together, instead of an effort. The choice
+            then depends on the machine; `search_.chosen` tells how to repeat it. None (default)
+            sets no limit.
+        metric: what to choose by: "accuracy" (default), "f1" (macro F1), "average_precision" or
+            "log_loss".
         seed: the same seed gives the same model, for any number of threads (default 0).
         threads: number of threads. None (default) uses all cores.
         verbose: print a progress bar, a line for each pass and a summary to standard error
@@ -65,6 +79,7 @@ class TextClassifier(TrainedClassifier):
         classes_: the classes.
         class_counts_: the number of training texts of each class.
         report_: counts of the training data, and the sizes that were chosen.
+        search_: what was tried and chosen; None if nothing had to be tried.
         history_: loss and other numbers of every pass.
 
     Example:
@@ -76,16 +91,16 @@ class TextClassifier(TrainedClassifier):
     def __init__(
         self,
         *,
-        ngrams: tuple[int, int] = (1, 2),
-        subwords: tuple[int, int] | None = None,
+        ngrams: tuple[int, int] | Literal["auto"] = "auto",
+        subwords: tuple[int, int] | Literal["auto"] | None = "auto",
         lowercase: bool = True,
-        punctuation: Punctuation = "drop",
+        punctuation: Punctuation | Literal["auto"] = "auto",
         embedding_dim: int | None = None,
         num_hashes: int = 2,
         num_embeddings: int | None = None,
         num_buckets: int | None = None,
         hidden_layers: tuple[int, ...] = (),
-        members: int = 1,
+        members: int | None = None,
         device: str = "cpu",
         passes: int | None = None,
         learning_rate: float | None = None,
@@ -93,6 +108,9 @@ class TextClassifier(TrainedClassifier):
         validation_fraction: float = 0.0,
         patience: int | None = None,
         class_weight: str | Mapping[Any, float] | None = None,
+        effort: "Effort" = "normal",
+        time_limit: float | None = None,
+        metric: "Metric" = "accuracy",
         seed: int = 0,
         threads: int | None = None,
         verbose: bool = False,
@@ -114,6 +132,9 @@ class TextClassifier(TrainedClassifier):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.class_weight = class_weight
+        self.effort = effort
+        self.time_limit = time_limit
+        self.metric = metric
         self.seed = seed
         self.threads = threads
         self.verbose = verbose
@@ -148,9 +169,8 @@ class TextClassifier(TrainedClassifier):
         from hashembed.classify import training
         from hashembed.classify.targets import encode
 
-        bags = text_to_bags(texts, training.text_config(self), self.threads)
         options = training.FitOptions(validation, checkpoint, callbacks)
-        training.fit_bags(self, bags, encode(labels), sample_weight, options)
+        training.fit_texts(self, [texts], encode(labels), sample_weight, options)
         return self
 
     def fit_batches(
@@ -164,7 +184,9 @@ class TextClassifier(TrainedClassifier):
     ) -> Self:
         """Train on batches of (texts, labels), for data whose text does not fit into memory.
 
-        The model is the same as that of `fit` on all batches together.
+        Several batches are read once, so nothing is tried on them: what is left open follows rules,
+        and the model is the same as that of `fit` with `effort="fast"` on all batches together. A
+        single batch without `cache_dir` is trained as by `fit`.
 
         Args:
             batches: pairs of texts and labels, each in a form that `fit` takes. Read once.
@@ -175,15 +197,23 @@ class TextClassifier(TrainedClassifier):
             checkpoint: as in `fit`.
             callbacks: as in `fit`.
         """
+
         from hashembed.classify import training
+        from hashembed.classify.targets import encode
         from hashembed.core.memory import return_freed
         from hashembed.text.key_store import KeyStore
 
+        options = training.FitOptions(validation, checkpoint, callbacks)
+        if cache_dir is None:
+            alone, batches = training.only_batch(batches)
+            if alone:
+                labels = encode(alone.pop())
+                training.fit_texts(self, alone, labels, None, options)
+                return self
         with KeyStore(cache_dir) if cache_dir is not None else nullcontext() as store:
             bags, targets = training.read_batches(self, batches, store)
             return_freed()  # the text: tables take its place
-            options = training.FitOptions(validation, checkpoint, callbacks)
-            training.fit_bags(self, bags, targets, None, options)
+            training.fit_bags(self, bags, targets, None, options, fast=True)
         return self
 
     def partial_fit(
@@ -225,7 +255,9 @@ class TextClassifier(TrainedClassifier):
             targets = encode(labels, known)
             config = training.text_config(self)
         bags = text_to_bags(texts, config, self.threads)
-        weights, targets = training.weigh(self, bags, targets, sample_weight, more_may_come=True)
+        weights, targets = training.weigh(
+            self, len(bags), targets, sample_weight, more_may_come=True
+        )
         # An interrupt takes effect before or after, so that what was learned is also counted.
         uninterrupted(lambda: training.learn(self, bags, targets, weights))
         return self
@@ -235,7 +267,7 @@ class TextClassifier(TrainedClassifier):
         return self.fit(texts, labels, **fit_params).transform(texts)
 
     def save(
-        self, path: str | os.PathLike[str], *, for_training: bool = False, bits: int = 16
+        self, path: str | os.PathLike[str], *, for_training: bool = False, bits: int | None = None
     ) -> None:
         """Write the model to one safetensors file.
 
@@ -243,11 +275,11 @@ class TextClassifier(TrainedClassifier):
             path: the model file. An existing file is replaced once the new one is complete.
             for_training: keep full precision and the state of the optimizer. Further training of
                 the loaded model (`partial_fit`) is then bit-identical to that of the original. By
-                default (False) the file has half that size, but the learning rate of each row is
-                lost: after loading, all rows continue at the mean rate.
-            bits: bits for each number in the tables: 16 (default), 8 or 4. With 8 the file has half
-                the size, with 4 a quarter. The model is nearly as accurate
-                (`experiments/README.md`).
+                default (False) the file is several times smaller, but the learning rate of each row
+                is lost: after loading, all rows continue at the mean rate.
+            bits: bits for each number in the tables: 16, 8 (default) or 4. With 8 bits answers
+                hardly change. With 4 the file has half the size, and the model is nearly as
+                accurate (`experiments/README.md`).
         """
         self._fitted()
         save_classifier(self, path, for_training, bits)

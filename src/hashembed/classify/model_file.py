@@ -19,6 +19,7 @@ from hashembed.core.threads import cpu_count
 from hashembed.engine.history import History
 from hashembed.engine.linear import linear
 from hashembed.engine.protocol import MAX_BATCH, Engine
+from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import (
     LARGEST,
     Arrays,
@@ -30,25 +31,31 @@ from hashembed.engine.tensor_file import (
 from hashembed.text.config import TextConfig
 
 if TYPE_CHECKING:
+    from hashembed.classify.choose.search import Search
     from hashembed.classify.targets import Form
 
 C = TypeVar("C", bound=TrainedClassifier)
 
 KIND = "TextClassifier"
+DEFAULT_BITS = 8
 TABLES = ("E", "P")  # stored in half precision or fewer bits
 MAX_LABEL_BYTES = 2**31  # NumPy stores every label in the size of the longest
 
 
 def save_classifier(
-    classifier: TrainedClassifier, path: str | os.PathLike[str], for_training: bool, bits: int
+    classifier: TrainedClassifier,
+    path: str | os.PathLike[str],
+    for_training: bool,
+    bits: int | None,
 ) -> None:
     """Write a trained classifier; `TextClassifier.save` says what the options mean."""
-    if bits not in (16, *BITS):
+    if bits not in (None, 16, *BITS):
         raise ValueError(f"bits must be 16, 8 or 4, found {bits!r}")
-    if for_training and bits != 16:
+    if for_training and bits not in (None, 16):
         raise ValueError(
             f"for_training=True keeps full precision, found bits={bits}: leave one of them out"
         )
+    bits = bits or DEFAULT_BITS
     model, largest, squares = classifier.model_, {}, None
     if (shallow := linear(model)) is not None:
         squares = in_background(shallow.mean_squares)  # while the tables are converted
@@ -74,6 +81,7 @@ def save_classifier(
         "class_counts": classifier.class_counts_.tolist(),
         "texts_seen": classifier.texts_seen_,
         "history": classifier.history_.to_dict(),
+        "search": None if classifier.search_ is None else classifier.search_.to_dict(),
         "stream_rate": classifier.stream_rate_,
         "stream_position": classifier.stream_position_.to_dict(),
         "mean_squares": squares() if squares is not None else None,
@@ -108,6 +116,7 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
     self.texts_seen_ = whole_number("texts_seen", meta["texts_seen"], 0, 2**62)
     self.stream_position_ = StreamPosition.from_dict(meta.get("stream_position") or {})
     self.history_ = History.from_dict(meta["history"])
+    self.search_ = _search(meta.get("search"))
     if meta.get("coded"):
         tensors = _decoded(tensors, plan, meta["coded"])
     _check_shapes(tensors, plan.shapes(len(self.classes_)), for_training)
@@ -134,7 +143,8 @@ def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any
     """The constructor's arguments. JSON has no tuples; other versions have other arguments."""
     params = {name: value for name, value in saved.items() if name in cls._parameters()}
     for name in ("ngrams", "subwords", "hidden_layers"):
-        params[name] = None if params.get(name) is None else tuple(params[name])
+        if isinstance(params.get(name), list):
+            params[name] = tuple(params[name])
     if isinstance(params.get("class_weight"), list):
         params["class_weight"] = dict(params["class_weight"])
     for name, most in (("batch_size", MAX_BATCH), ("passes", 10**6), ("patience", 10**6)):
@@ -147,6 +157,15 @@ def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any
     if not abs(params.get("learning_rate") or 0) <= LARGEST:
         raise ModelFileError(f"has {params['learning_rate']!r:.20} as learning_rate")
     return params
+
+
+def _search(saved: Any) -> "Search | None":
+    """What was tried, if anything was; older files have no such field."""
+    if saved is None:
+        return None
+    from hashembed.classify.choose.search import Search
+
+    return Search.from_dict(saved)
 
 
 def _form(form: Any, plan: EnginePlan) -> "Form":

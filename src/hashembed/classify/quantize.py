@@ -13,28 +13,37 @@ import numpy.typing as npt
 from hashembed.core.arrays import F32, U8
 
 BITS = (8, 4)
+_ROWS = 1 << 12  # coded at a time: they stay in the cache
 
 
 def encode(table: npt.NDArray[Any], bits: int) -> tuple[U8, float]:
     """Numbers (rows, columns) -> codes, two in a byte with 4 bits; and the largest number."""
     top = 2 ** (bits - 1) - 1
-    largest = float(np.abs(table).max(initial=0)) or 1.0
-    roots = np.sqrt(np.abs(table, dtype=np.float32) / np.float32(largest))
-    codes = (np.sign(table) * np.rint(roots * top)).astype(np.int8).view(np.uint8)
-    if bits == 4:
-        codes = np.pad(codes, ((0, 0), (0, codes.shape[1] % 2))) & 15
-        codes = codes[:, ::2] | codes[:, 1::2] << 4
-    return np.ascontiguousarray(codes), largest
+    parts = [table[i : i + _ROWS] for i in range(0, len(table), _ROWS)]
+    largest = max((float(np.abs(part).max(initial=0)) for part in parts), default=0.0) or 1.0
+    codes = np.empty((len(table), -(-table.shape[1] * bits // 8)), np.uint8)
+    for i, part in enumerate(parts):
+        roots = np.sqrt(np.abs(part, dtype=np.float32) / np.float32(largest))
+        whole = (np.sign(part) * np.rint(roots * top)).astype(np.int8).view(np.uint8)
+        if bits == 4:
+            whole = np.pad(whole, ((0, 0), (0, whole.shape[1] % 2))) & 15
+            whole = whole[:, ::2] | whole[:, 1::2] << 4
+        codes[i * _ROWS : (i + 1) * _ROWS] = whole
+    return codes, largest
 
 
 def decode(codes: U8, largest: float, bits: int, columns: int) -> F32:
     """Codes -> approximately the numbers that `encode` got: (rows, columns)."""
     top = 2 ** (bits - 1) - 1
-    if bits == 4:
-        pairs = np.stack([codes << 4, codes & 240], axis=2).reshape(len(codes), 2 * codes.shape[1])
-        whole = pairs.view(np.int8)[:, :columns] >> 4
-    else:
-        whole = codes.view(np.int8)
-    x = whole.astype(np.float32) / np.float32(top)
-    out: F32 = np.sign(x) * x * x * np.float32(largest)
+    out = np.empty((len(codes), columns), np.float32)
+    for i in range(0, len(codes), _ROWS):
+        part = codes[i : i + _ROWS]
+        if bits == 4:
+            pairs = np.stack([part << 4, part & 240], axis=2)
+            pairs = pairs.reshape(len(part), 2 * part.shape[1])
+            whole = pairs.view(np.int8)[:, :columns] >> 4
+        else:
+            whole = part.view(np.int8)
+        x = whole.astype(np.float32) / np.float32(top)
+        out[i : i + _ROWS] = np.sign(x) * x * x * np.float32(largest)
     return out

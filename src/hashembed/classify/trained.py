@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
 
 if TYPE_CHECKING:
+    from hashembed.classify.choose.budget import Effort
+    from hashembed.classify.choose.search import Search
+    from hashembed.classify.choose.trial import Metric
     from hashembed.classify.explain.corpus_table import WordsTable
     from hashembed.classify.explain.result import Explanation
     from hashembed.classify.metrics import Evaluation
@@ -39,16 +42,16 @@ class TrainedClassifier(Estimator):
     """The part of `TextClassifier` that needs a trained model. `TextClassifier` adds training."""
 
     # The constructor's arguments.
-    ngrams: tuple[int, int]
-    subwords: tuple[int, int] | None
+    ngrams: tuple[int, int] | Literal["auto"]
+    subwords: tuple[int, int] | Literal["auto"] | None
     lowercase: bool
-    punctuation: Punctuation
+    punctuation: Punctuation | Literal["auto"]
     embedding_dim: int | None
     num_hashes: int
     num_embeddings: int | None
     num_buckets: int | None
     hidden_layers: tuple[int, ...]
-    members: int
+    members: int | None
     device: str
     passes: int | None
     learning_rate: float | None
@@ -56,6 +59,9 @@ class TrainedClassifier(Estimator):
     validation_fraction: float
     patience: int | None
     class_weight: str | Mapping[Any, float] | None
+    effort: "Effort"
+    time_limit: float | None
+    metric: "Metric"
     seed: int
     threads: int | None
     verbose: bool
@@ -69,6 +75,7 @@ class TrainedClassifier(Estimator):
     engine_plan_: EnginePlan
     model_: Engine
     report_: "FitReport"
+    search_: "Search | None"
     history_: History
     stream_rate_: float | None  # learning rate of `partial_fit`, chosen in its first call
     stream_position_: StreamPosition

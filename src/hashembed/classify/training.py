@@ -2,25 +2,44 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.classify.engine_plan import DEEP_RATE, EnginePlan, choose_device, deep_passes
+from hashembed.classify.choose.budget import EFFORTS
+from hashembed.classify.choose.search import Chosen, Search
+from hashembed.classify.choose.space import Open
+from hashembed.classify.choose.trial import METRICS
+from hashembed.classify.documents import Documents
+from hashembed.classify.engine_plan import (
+    DEEP_RATE,
+    MAX_MEMBERS,
+    EnginePlan,
+    choose_device,
+    deep_passes,
+)
 from hashembed.classify.report import FitReport
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.targets import Targets, check_counts, encode, join
 from hashembed.classify.trained import TrainedClassifier, shallow_model
 from hashembed.core.arrays import F32
-from hashembed.core.wording import given
-from hashembed.engine.defaults import TrainConfig, default_batch, default_passes, default_rate
+from hashembed.core.checks import one_of, whole_number
+from hashembed.core.memory import return_freed
+from hashembed.core.wording import given, named
+from hashembed.engine.defaults import (
+    TrainConfig,
+    check_learning_rate,
+    default_batch,
+    default_passes,
+    default_rate,
+)
 from hashembed.engine.history import History
 from hashembed.engine.labels import (
-    Labels,
     check_class_weight,
     document_weights,
     sample_weights,
@@ -36,7 +55,7 @@ from hashembed.engine.training_state import (
     save_training_state,
 )
 from hashembed.hashing.bags import Bags
-from hashembed.hashing.sizes import choose_dim, choose_sizes
+from hashembed.hashing.sizes import choose_dim, choose_sizes, fast_sizes, stream_buckets
 from hashembed.hashing.spec import HashSpec
 from hashembed.text.config import TextConfig
 from hashembed.text.counts.distinct import count_distinct
@@ -57,23 +76,71 @@ class FitOptions:
     callbacks: Sequence[Callable[[Progress], object]]
 
 
-@dataclass(frozen=True)
-class Documents:
-    """Bags with their labels and weights; None weighs all documents alike."""
-
-    bags: Bags
-    labels: Labels
-    weights: F32 | None = None
-
-    def take(self, indices: npt.NDArray[np.int64]) -> "Documents":
-        """Some of them."""
-        weights = None if self.weights is None else self.weights[indices]
-        return Documents(self.bags.take(indices), self.labels.take(indices), weights)
-
-
 def text_config(clf: TrainedClassifier) -> TextConfig:
-    """How the classifier's arguments tell it to read text."""
-    return TextConfig(clf.ngrams, clf.lowercase, clf.subwords, clf.punctuation)
+    """How to read text without a race: the classifier's arguments, and rules for the others."""
+    return left_open(clf).text_config()
+
+
+def left_open(clf: TrainedClassifier) -> Open:
+    """What the classifier's arguments leave to be chosen."""
+    return Open(
+        clf.ngrams,
+        clf.subwords,
+        clf.punctuation,
+        clf.lowercase,
+        clf.passes,
+        clf.learning_rate,
+        clf.members,
+    )
+
+
+def fit_texts(
+    clf: TrainedClassifier,
+    waiting: list[Any],
+    targets: Targets,
+    sample_weight: npt.ArrayLike | None,
+    options: FitOptions,
+) -> None:
+    """Choose what the arguments leave open, then train a new model on all documents.
+
+    waiting: a list with the texts as its only element. It is emptied, so that their memory is free
+    for the tables if nobody else holds them.
+    """
+    check_arguments(clf, options)
+    texts, open_, search = waiting.pop(), left_open(clf), None
+    if clf.effort != "fast" and (open_.text or open_.training or open_.members is None):
+        from hashembed.classify.choose.race import choose_settings
+        from hashembed.text.arrow import to_arrow
+
+        texts = to_arrow(texts)
+        weights, weighed = weigh(clf, len(texts), targets, sample_weight)
+        kept = None
+        if options.validation is None and clf.validation_fraction:
+            kept, _ = split(len(texts), clf.validation_fraction, clf.seed)
+        search = choose_settings(clf, open_, texts, weighed, weights, kept)
+    text = open_.text_config() if search is None else search.chosen.text
+    bags = text_to_bags(texts, text, clf.threads)
+    del texts
+    return_freed()  # tables take its place
+    fit_bags(clf, bags, targets, sample_weight, options, search, fast=clf.effort == "fast")
+
+
+def only_batch(
+    batches: Iterable[tuple[Any, Any]],
+) -> tuple[list[Any], Iterable[tuple[Any, Any]]]:
+    """[texts, labels] if there is a single batch, else []; and the batches, if there are others."""
+    following = iter(batches)
+    ahead = list(islice(following, 2))
+    if len(ahead) == 1:
+        texts, labels = ahead.pop()
+        return [texts, labels], ()
+
+    def all_batches() -> Iterator[tuple[Any, Any]]:
+        while ahead:
+            yield ahead.pop(0)
+        yield from following
+
+    return [], all_batches()
 
 
 def read_batches(
@@ -102,17 +169,33 @@ def fit_bags(
     targets: Targets,
     sample_weight: npt.ArrayLike | None,
     options: FitOptions,
+    search: Search | None = None,
+    *,
+    fast: bool,
 ) -> None:
-    """Train a new model on all documents."""
-    _check_validation(clf, options.validation is not None)
-    weights, targets = weigh(clf, bags, targets, sample_weight)
+    """Train a new model on all documents, with what a search has chosen; `fast`: small tables."""
+    check_arguments(clf, options)
+    weights, targets = weigh(clf, len(bags), targets, sample_weight)
     distinct = count_distinct(bags.keys, clf.threads)
-    config = _train_config(clf, bags, len(targets.classes), distinct)
-    sizes = choose_sizes(distinct, clf.num_embeddings, clf.num_buckets)
+    chosen = None if search is None else search.chosen
+    config = _train_config(clf, bags, len(targets.classes), distinct, chosen)
+    if search is not None:
+        search = replace(search, chosen=_as_trained(clf, search.chosen, config))
+        if clf.verbose:
+            print(search, file=sys.stderr)
+    text = text_config(clf) if chosen is None else chosen.text
+    members = clf.members or (1 if chosen is None else chosen.members)
+    dim = clf.embedding_dim or choose_dim(len(targets.classes))
+    given_sizes = clf.num_embeddings, clf.num_buckets
+    if fast:
+        sizes = fast_sizes(distinct, *given_sizes)
+    else:
+        sizes = choose_sizes(distinct, dim, members, *given_sizes)
     train, held_out = Documents(bags, targets.labels, weights), None
     if options.validation is not None:
-        held_out = _held_out(clf, targets, *options.validation)
-    _begin(clf, targets, sizes)
+        held_out = _held_out(clf, targets, text, *options.validation)
+    _begin(clf, targets, sizes, text, members)
+    clf.search_ = search
     _count(clf, targets)
     clf.report_ = _report(clf, bags, distinct)
     if options.validation is None and clf.validation_fraction:
@@ -147,8 +230,10 @@ def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | N
     """Train on more documents, in one pass. The first call makes the model."""
     if not clf.__sklearn_is_fitted__():
         rows = clf.num_embeddings or STREAM_EMBEDDINGS
-        _begin(clf, targets, choose_sizes(rows, rows, clf.num_buckets))
+        sizes = rows, clf.num_buckets or stream_buckets(rows)
+        _begin(clf, targets, sizes, text_config(clf), clf.members or 1)
         clf.history_ = History()
+        clf.search_ = None
     if more := len(targets.classes) - len(clf.classes_):
         shallow_model(clf, "learn new labels").grow(len(targets.classes))
         clf.classes_ = targets.classes
@@ -173,7 +258,7 @@ def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | N
 
 def weigh(
     clf: TrainedClassifier,
-    bags: Bags,
+    texts: int,
     targets: Targets,
     sample_weight: npt.ArrayLike | None,
     more_may_come: bool = False,
@@ -183,18 +268,49 @@ def weigh(
     With one label per text, the class weight is a factor of the document's weight. With several
     labels it belongs to each label, so the returned targets carry it.
     """
-    check_counts(len(bags), targets)
-    if len(bags) == 0:
+    check_counts(texts, targets)
+    if texts == 0:
         raise ValueError("found no texts to train on")
     labels, classes, wish = targets.labels, targets.classes, clf.class_weight
     check_class_weight(wish, classes, more_may_come)
-    of_text = None if sample_weight is None else sample_weights(sample_weight, len(bags))
+    of_text = None if sample_weight is None else sample_weights(sample_weight, texts)
     if targets.multilabel:
         return of_text, replace(targets, labels=weigh_classes(labels, classes, wish))
     of_class = document_weights(labels, classes, wish)
     if of_text is None or of_class is None:
         return of_text if of_class is None else of_class, targets
-    return sample_weights(of_text.astype(np.float64) * of_class, len(bags)), targets
+    return sample_weights(of_text.astype(np.float64) * of_class, texts), targets
+
+
+def check_arguments(clf: TrainedClassifier, options: FitOptions) -> None:
+    """Refuse arguments that make no sense, before anything is tried."""
+    one_of("effort", clf.effort, EFFORTS)
+    one_of("metric", clf.metric, METRICS)
+    for name, most in (("passes", 10**6), ("members", MAX_MEMBERS)):
+        if (value := getattr(clf, name)) is not None:
+            whole_number(name, value, 1, most)
+    check_learning_rate(clf.learning_rate)
+    _check_validation(clf, options.validation is not None)
+    _check_time_limit(clf.time_limit, options.checkpoint is not None)
+    if clf.time_limit is not None and clf.effort == "fast":
+        raise ValueError(
+            f"{given('time_limit', clf.time_limit)} and {given('effort', 'fast')} exclude each "
+            "other: the effort fast tries nothing"
+        )
+
+
+def _check_time_limit(limit: float | None, checkpointed: bool) -> None:
+    if limit is None:
+        return
+    if not isinstance(limit, int | float | np.number) or not 0 < limit < float("inf"):
+        raise ValueError(
+            f"{named('time_limit')} must be a number of seconds above 0, found {limit!r}"
+        )
+    if checkpointed:
+        raise ValueError(
+            f"{given('time_limit', limit)} and {given('checkpoint')} exclude each other: a resumed "
+            "run would have another time, and might choose something else"
+        )
 
 
 def _check_validation(clf: TrainedClassifier, has_data: bool) -> None:
@@ -210,8 +326,13 @@ def _check_validation(clf: TrainedClassifier, has_data: bool) -> None:
         )
 
 
-def _train_config(clf: TrainedClassifier, bags: Bags, classes: int, distinct: int) -> TrainConfig:
+def _train_config(
+    clf: TrainedClassifier, bags: Bags, classes: int, distinct: int, chosen: Chosen | None
+) -> TrainConfig:
     passes, rate = clf.passes, clf.learning_rate
+    if chosen is not None and not clf.hidden_layers:
+        rate = chosen.learning_rate
+        passes = chosen.passes if clf.patience is None else passes
     usual = default_passes(bags, distinct)
     open_ended = passes is None and clf.patience is not None
     if clf.hidden_layers:
@@ -228,10 +349,19 @@ def _train_config(clf: TrainedClassifier, bags: Bags, classes: int, distinct: in
     )
 
 
-def _held_out(clf: TrainedClassifier, targets: Targets, texts: Any, labels: Any) -> Documents:
+def _as_trained(clf: TrainedClassifier, chosen: Chosen, config: TrainConfig) -> Chosen:
+    """The choice with the passes and the rate in use: hidden layers and patience have their own."""
+    passes = config.passes if clf.patience is None else clf.passes
+    rate = config.learning_rate or chosen.learning_rate
+    return replace(chosen, passes=passes, learning_rate=float(rate))
+
+
+def _held_out(
+    clf: TrainedClassifier, targets: Targets, text: TextConfig, texts: Any, labels: Any
+) -> Documents:
     """The validation data that `fit` was given."""
     truth = encode(labels, targets.classes, targets.form)
-    bags = text_to_bags(texts, text_config(clf), clf.threads)
+    bags = text_to_bags(texts, text, clf.threads)
     check_counts(len(bags), truth, "validation ")
     unknown = truth.classes[len(targets.classes) :]
     if len(unknown):
@@ -253,11 +383,17 @@ def _fingerprint(
     return fingerprint((clf.engine_plan_, config, clf.text_config_), arrays)
 
 
-def _begin(clf: TrainedClassifier, targets: Targets, sizes: tuple[int, int]) -> None:
+def _begin(
+    clf: TrainedClassifier,
+    targets: Targets,
+    sizes: tuple[int, int],
+    text: TextConfig,
+    members: int,
+) -> None:
     """Forget everything learned, and make a model for these classes."""
     for name in [name for name in vars(clf) if name.endswith("_")]:
         delattr(clf, name)
-    clf.text_config_ = text_config(clf)
+    clf.text_config_ = text
     clf.classes_, clf.label_form_ = targets.classes, targets.form
     clf.class_counts_ = np.zeros(len(targets.classes), np.int64)
     clf.texts_seen_ = 0
@@ -267,7 +403,7 @@ def _begin(clf: TrainedClassifier, targets: Targets, sizes: tuple[int, int]) -> 
         HashSpec(*sizes, clf.num_hashes, seed=clf.seed),
         clf.embedding_dim or choose_dim(len(targets.classes)),
         tuple(clf.hidden_layers),
-        clf.members,
+        members,
         targets.multilabel,
         choose_device(clf.device),
     )

@@ -82,7 +82,9 @@ def _next(name: str, waiting: Iterator[str]) -> str:
 
 def _subwords(characters: dict[str, str]) -> list[str]:
     """Translate fastText's -minn and -maxn into --subwords; -maxn 0 means none."""
+    if not characters:
+        return []
     longest = characters.get("maxn", characters.get("minn", "0"))
     if longest == "0":
-        return []
+        return ["--subwords", "none"]
     return ["--subwords", f"{characters.get('minn', '1')}-{longest}"]

@@ -109,6 +109,14 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         ("trained on", f"{meta['texts_seen']:,} texts"),
         ("saved", "for training" if meta["for_training"] else "for predictions"),
     ]
+    if meta.get("search"):
+        from hashembed.classify.choose.search import Search
+
+        search = Search.from_dict(meta["search"])
+        lines += [
+            ("chosen", f"by {search.metric}, from {len(search.trials)} trials"),
+            ("the same", search.chosen.command()),
+        ]
     for epoch in meta["history"]["epochs"]:
         text = f"loss {epoch['loss']:.4f}, {epoch['seconds']:.2f} s"
         if epoch["validation_accuracy"] is not None:

@@ -69,6 +69,17 @@ def lengths(
     return shortest, longest
 
 
+def lengths_or_auto(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[int, int] | str | None:
+    """'2-4' -> (2, 4), 'auto' -> 'auto'; 'none' -> None for character n-grams."""
+    if value == "auto":
+        return value
+    if value == "none" and param.name == "subwords":
+        return None
+    return lengths(ctx, param, value)
+
+
 def _named_or_numbered(value: str) -> str | int:
     """A column's number if the value is one, else its name."""
     return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else value

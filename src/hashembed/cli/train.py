@@ -16,9 +16,9 @@ from hashembed.cli.options import (
     COUNT_UNITS,
     data_options,
     draw,
+    draw_with,
     json_option,
-    lengths,
-    punctuation_option,
+    lengths_or_auto,
     quantity,
     quiet_option,
     say,
@@ -37,6 +37,7 @@ EXAMPLE = """\b
 Examples:
   hashembed train train.csv -o model.safetensors
   hashembed train reviews/*.jsonl.gz --text title,body --label stars -o model.safetensors
+  hashembed train train.csv --effort best --plot-search tried.png -o model.safetensors
   hashembed train train.csv --validation-fraction 0.1 --patience 3 -o model.safetensors
   hashembed train --stream monday.csv -o model.safetensors
   hashembed train --stream tuesday.csv -o model.safetensors --continue
@@ -87,22 +88,50 @@ def _class_weight(
 @data_options()
 @click.option(
     "--ngrams",
-    callback=lengths,
+    callback=lengths_or_auto,
     metavar="RANGE",
-    default="1-2",
+    default="auto",
     show_default=True,
-    help="Lengths of word n-grams.",
+    help="Lengths of word n-grams, such as 1-2.",
 )
 @click.option(
     "--subwords",
-    callback=lengths,
+    callback=lengths_or_auto,
     metavar="RANGE",
-    help="Lengths of character n-grams, such as 2-4. None by default.",
+    default="auto",
+    show_default=True,
+    help="Lengths of character n-grams, such as 2-4, or none.",
 )
 @click.option(
     "--lowercase/--no-lowercase", default=True, show_default=True, help="Whether to ignore case."
 )
-@punctuation_option
+@click.option(
+    "--punctuation",
+    type=click.Choice(["auto", "drop", "keep"]),
+    default="auto",
+    show_default=True,
+    help="Drop punctuation, or keep runs of it, such as ++ or :-), as words.",
+)
+@click.option(
+    "--effort",
+    type=click.Choice(["fast", "normal", "best"]),
+    default="normal",
+    show_default=True,
+    help="Work to spend on choosing what is auto: none, less than fastText's training, or more.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Choose and train within about this time, instead of an effort.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["accuracy", "f1", "average_precision", "log_loss"]),
+    default="accuracy",
+    show_default=True,
+    help="What to choose by.",
+)
 @click.option(
     "--embedding-dim",
     type=click.IntRange(1, 4096),
@@ -125,12 +154,12 @@ def _class_weight(
     "--num-buckets",
     callback=_count,
     metavar="COUNT",
-    help="B, component vectors. K / 10 by default.",
+    help="B, component vectors. By default chosen by K and the size of the file.",
 )
 @click.option(
     "--bits",
     type=click.Choice(["16", "8", "4"]),
-    default="16",
+    default="8",
     show_default=True,
     help="Bits of a number in the model file.",
 )
@@ -143,20 +172,18 @@ def _class_weight(
 @click.option(
     "--members",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Models in the ensemble.",
+    help="Models in the ensemble. By default several for small data, fewer for large.",
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:N or auto.")
 @click.option(
     "--passes",
     type=click.IntRange(1),
-    help="Passes over the data. By default 1 to 10, chosen by the data.",
+    help="Passes over the data. By default chosen by the data.",
 )
 @click.option(
     "--learning-rate",
     type=float,
-    help="Initial learning rate. By default chosen by the lengths of the texts.",
+    help="Initial learning rate. By default chosen by the data.",
 )
 @click.option(
     "--batch-size",
@@ -183,6 +210,12 @@ def _class_weight(
 )
 @click.option(
     "--plot", metavar="FILE", type=click.Path(dir_okay=False), help="Draw the loss of the passes."
+)
+@click.option(
+    "--plot-search",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Draw what was tried to choose the settings.",
 )
 @click.option(
     "--checkpoint",
@@ -231,6 +264,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         [
             Output("--output", run.output, "model"),
             Output("--plot", run.plot, "picture"),
+            Output("--plot-search", run.plot_search, "picture"),
             Output("--checkpoint", run.checkpoint, "snapshot"),
         ],
         run.force,
@@ -252,6 +286,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         raise
     classifier.save(run.output, bits=int(run.bits))
     draw(classifier.history_, run.plot, run.quiet)
+    _draw_search(classifier, run)
     _tell(classifier, report, run, time.perf_counter() - start)
 
 
@@ -289,6 +324,13 @@ def _lazily(
     yield read(files, **options)
 
 
+def _draw_search(classifier: "TextClassifier", run: TrainOptions) -> None:
+    if classifier.search_ is not None:
+        draw_with(classifier.search_.plot, "--plot-search", run.plot_search, run.quiet)
+    elif run.plot_search is not None:
+        say("Drew no search: nothing was tried.", run.quiet)
+
+
 def _save_interrupted(classifier: "TextClassifier", run: TrainOptions) -> None:
     """After Ctrl-C, save a model that has finished at least one pass."""
     history = getattr(classifier, "history_", None)
@@ -304,11 +346,14 @@ def _tell(
 ) -> None:
     size = os.stat(run.output).st_size
     say(f"Wrote {run.output} ({size / 1e6:.1f} MB) after {seconds:.1f} s.", run.quiet)
+    if classifier.search_ is not None:
+        say(f"The same without a search: {classifier.search_.chosen.command()}", run.quiet)
     say(f"Next: hashembed test {run.output} FILE", run.quiet)
     if run.as_json:
         result = {
             "data": report.to_dict() if report is not None else None,
             "training": classifier.report_.to_dict(),
+            "search": None if classifier.search_ is None else classifier.search_.to_dict(),
             "history": classifier.history_.to_dict(),
             "model": {"file": run.output, "bytes": size},
             "seconds": seconds,

@@ -29,6 +29,9 @@ TRAINING_OPTIONS = (
     "validation_fraction",
     "patience",
     "class_weight",
+    "effort",
+    "time_limit",
+    "metric",
     "threads",
 )
 ONLY_STREAM = ("resume", "continue_", "save_seconds")
@@ -38,6 +41,10 @@ NEVER_STREAM = {
     "validation_fraction": "every text is answered before it is learned, which validates the model",
     "patience": "a stream is read once",
     "plot": "there are no passes to draw",
+    "plot_search": "a stream is read once, so nothing can be tried",
+    "effort": "a stream is read once, so nothing can be tried",
+    "time_limit": "a stream is read once, so nothing can be tried",
+    "metric": "a stream is read once, so nothing can be tried",
     "checkpoint": "the model itself is saved while it learns; see --resume",
     "cache_dir": "a stream keeps nothing",
     "bits": "the model is saved in full precision, for further training",
@@ -55,6 +62,7 @@ class TrainOptions:
     device: str
     validation: str | None
     plot: str | None
+    plot_search: str | None
     checkpoint: str | None
     cache_dir: str | None
     bits: str
@@ -80,6 +88,8 @@ def _check_combinations(ctx: click.Context, options: TrainOptions) -> None:
     """Refuse options that would be ignored."""
     names = option_names(ctx)
     given = {name for name in names if was_given(ctx, name)}
+    if options.arguments["effort"] == "fast":
+        given.discard("effort")  # it tries nothing, so it suits everything
     if options.stream:
         for name, why in NEVER_STREAM.items():
             if name in given:
@@ -99,6 +109,14 @@ def _check_combinations(ctx: click.Context, options: TrainOptions) -> None:
         for name in ONLY_STREAM:
             if name in given:
                 raise click.UsageError(f"{names[name]} needs --stream.")
+    for name in ("effort", "metric", "time_limit"):
+        if name in given and options.cache_dir is not None:
+            raise click.UsageError(
+                f"{names[name]} cannot be used with --cache-dir: the texts are read once, so "
+                "nothing can be tried."
+            )
+    if "time_limit" in given and was_given(ctx, "effort"):
+        raise click.UsageError("Give either --effort or --time-limit, found both.")
     if {"validation", "validation_fraction"} <= given:
         raise click.UsageError("Give either --validation or --validation-fraction, found both.")
     if "patience" in given and not given & {"validation", "validation_fraction"}:

@@ -80,8 +80,12 @@ def default_rate(bags: Bags, classes: int, passes: int = 1) -> float:
     classes pull each row in more directions; more passes can take smaller steps. Fitted to six
     data sets (`docs/how-it-works/training.md`).
     """
-    length = max(len(bags.keys) / max(len(bags), 1), 1)
-    rate = RATE * max(classes, 2) ** CLASS_POWER / length**LENGTH_POWER / passes**0.5
+    return rate_for(len(bags.keys) / max(len(bags), 1), classes, passes)
+
+
+def rate_for(length: float, classes: int, passes: int = 1) -> float:
+    """`default_rate` for documents of this mean length."""
+    rate = RATE * max(classes, 2) ** CLASS_POWER / max(length, 1) ** LENGTH_POWER / passes**0.5
     return float(np.clip(rate, LEAST_RATE, MOST_RATE))
 
 

@@ -36,14 +36,10 @@ def member_seeds(seed: int, count: int) -> list[int]:
 class Ensemble:
     """Engines whose logits or probabilities are averaged; itself an engine.
 
-    Members see the same batches at the same rates. They differ in how they were made: hash seeds,
-    initial weights, sizes, layers. When the loss of one is not finite, it keeps its last good
-    weights; the members before it (on a GPU all others) have trained on the batches of that call.
-
-    Args:
-        members: the engines.
-        votes: "logits" averages the logits: a mean of linear models is a linear model.
-            "probabilities" averages the probabilities (soft voting), as older model files do.
+    Members see the same documents at the same rates; on a CPU each has its own order of them. They
+    differ in how they were made: hash seeds, initial weights, sizes, layers. When the loss of one
+    is not finite, it keeps its last good weights; the members before it (on a GPU all others) have
+    trained on the batches of that call.
 
     Example:
         >>> from hashembed.hashing.spec import HashSpec
@@ -137,7 +133,7 @@ class Ensemble:
                 total += member.train(
                     bags,
                     labels,
-                    order,
+                    _order_of(number, order),
                     rates,
                     batch_size=batch_size,
                     weights=weights,
@@ -221,6 +217,17 @@ def mean_logits(parts: Iterable[F32]) -> F32:
             raise ValueError(f"found logits of shape {z.shape} and of shape {total.shape}")
         total += z
     return np.asarray(total / count, np.float32)
+
+
+def _order_of(member: int, order: I64) -> I64:
+    """The order in which a member sees these documents. Members of different orders differ more.
+
+    Documents in rising order come from online learning, where the latest count most: all members
+    see that order.
+    """
+    if member == 1 or not (order[1:] < order[:-1]).any():
+        return order
+    return np.random.default_rng([member, len(order), *order[:2].tolist()]).permutation(order)
 
 
 def _check_same(what: str, found: set[Any]) -> None:

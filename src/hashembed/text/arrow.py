@@ -136,6 +136,26 @@ def documents(chunk: pa.Array) -> tuple[U8, I64, I64]:
     return data, starts, ends
 
 
+def take_texts(column: pa.ChunkedArray, rows: I64) -> pa.ChunkedArray:
+    """The texts of these rows, which must rise; a null becomes an empty text.
+
+    `column.take` joins all chunks, fails above 2 GB and imports pyarrow.compute.
+    """
+    taken, start = [], 0
+    for chunk in column.chunks:
+        here = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + len(chunk))]
+        data, starts, ends = documents(chunk)
+        whole, own = data.data, here - start
+        spans = zip(starts[own].tolist(), ends[own].tolist(), strict=True)
+        offsets = np.zeros(len(own) + 1, np.int64)
+        np.cumsum(ends[own] - starts[own], out=offsets[1:])
+        joined = b"".join([whole[begin:end] for begin, end in spans])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
+        taken.append(pa.Array.from_buffers(pa.large_binary(), len(own), buffers))
+        start += len(chunk)
+    return pa.chunked_array(taken, pa.large_binary())
+
+
 def merge_small(chunks: Iterable[pa.Array], size: int) -> Iterator[pa.Array]:
     """The same texts, with small chunks joined into arrays of up to `size` bytes."""
     group: list[pa.Array] = []

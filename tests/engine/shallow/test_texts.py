@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(runtime().library is None, reason=runtime().why)
 
 def model(**options):
     labels = [str(i % 40) for i in range(400)]
-    return TextClassifier(threads=1, **options).fit(
+    return TextClassifier(threads=1, effort="fast", **options).fit(
         [f"w{i} w{i * 7 % 50}" for i in range(400)], labels
     )
 

@@ -1,0 +1,108 @@
+"""What the race may try: ways to read text, and learning rates."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hashembed.core.wording import named
+from hashembed.text.config import TextConfig
+
+AUTO = "auto"
+RULES = TextConfig()  # what is used without a race
+
+PASSES_OF_THOUSAND = 4.0  # good for a thousand texts; fewer for more
+MOST_PASSES = 5  # of a trial; it is scored after each
+FACTORS = (0.6, 1.0, 0.35, 1.6)  # of the default learning rate, with the effort "best"
+
+# Word n-grams, character n-grams and punctuation. The first two are always tried. Then come those
+# with or without character n-grams, depending on which of the two was better. Experiments on other
+# ways to read text are in `docs/how-it-works/choice.md`.
+Settings = tuple[tuple[int, int], tuple[int, int] | None, str]
+_FIRST: tuple[Settings, ...] = (((1, 2), None, "keep"), ((1, 2), (4, 4), "keep"))
+_WORDS: tuple[Settings, ...] = (((1, 3), None, "keep"), ((1, 2), None, "drop"))
+_CHARACTERS: tuple[Settings, ...] = (
+    ((1, 3), (4, 5), "keep"),
+    ((1, 2), (5, 6), "keep"),
+    ((1, 2), (2, 5), "keep"),
+)
+_MORE_WORDS: tuple[Settings, ...] = (((1, 1), None, "keep"), ((1, 3), None, "drop"))
+_MORE_CHARACTERS: tuple[Settings, ...] = (
+    ((1, 2), (3, 6), "drop"),
+    ((1, 2), (3, 6), "keep"),
+    ((1, 2), (3, 3), "keep"),
+    ((1, 2), (4, 4), "drop"),
+    ((1, 1), (2, 5), "keep"),
+)
+
+
+@dataclass(frozen=True)
+class Open:
+    """What the user has given. "auto" (text) and None (training) leave it to the race."""
+
+    ngrams: Any
+    subwords: Any
+    punctuation: Any
+    lowercase: bool
+    passes: int | None
+    learning_rate: float | None
+    members: int | None
+
+    def __post_init__(self) -> None:
+        for name in ("ngrams", "subwords"):
+            value = getattr(self, name)
+            if isinstance(value, str) and value != AUTO:
+                raise TypeError(
+                    f"{named(name)} must be (lowest, highest), for example (1, 2), or 'auto', "
+                    f"found {value!r}"
+                )
+
+    @property
+    def text(self) -> bool:
+        """Whether the way to read text is open."""
+        return any(map(_is_auto, (self.ngrams, self.subwords, self.punctuation)))
+
+    @property
+    def training(self) -> bool:
+        """Whether passes and learning rate are both open."""
+        return self.passes is None and self.learning_rate is None
+
+    def text_config(
+        self, ngrams: Any = None, subwords: Any = None, punctuation: Any = None
+    ) -> TextConfig:
+        """These settings, or those of `RULES`, except where the user has given others."""
+        return TextConfig(
+            (ngrams or RULES.ngrams) if _is_auto(self.ngrams) else self.ngrams,
+            self.lowercase,
+            subwords if _is_auto(self.subwords) else self.subwords,
+            (punctuation or RULES.punctuation) if _is_auto(self.punctuation) else self.punctuation,
+        )
+
+    def first(self) -> list[TextConfig]:
+        """The ways to read text that are tried first, without those that the user ruled out."""
+        return self._distinct(_FIRST)
+
+    def more(self, characters: bool, best: bool) -> list[TextConfig]:
+        """Those that are tried next, with or without character n-grams."""
+        more = _CHARACTERS if characters else _WORDS
+        if best:
+            more += _MORE_CHARACTERS if characters else _MORE_WORDS
+        return [config for config in self._distinct(more) if config not in self.first()]
+
+    def _distinct(self, settings: tuple[Settings, ...]) -> list[TextConfig]:
+        return list(dict.fromkeys(self.text_config(*each) for each in settings))
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO  # an array has no single answer
+
+
+def name_of(text: TextConfig) -> str:
+    """A way to read text in a few words."""
+    lengths = _range(text.ngrams)
+    words = f"words {lengths}"
+    characters = f", characters {_range(text.subwords)}" if text.subwords else ""
+    return f"{words}{characters}, punctuation {'kept' if text.punctuation == 'keep' else 'dropped'}"
+
+
+def _range(orders: tuple[int, int]) -> str:
+    low, high = orders
+    return f"{low}" if low == high else f"{low}-{high}"
