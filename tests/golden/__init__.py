@@ -12,8 +12,6 @@ import json
 import platform
 from pathlib import Path
 
-import llvmlite.binding
-import numba
 import numpy as np
 
 from hashembed import TextClassifier
@@ -85,6 +83,9 @@ def digest(classifier: TextClassifier) -> str:
 
 def machine() -> str:
     """What the last bits depend on: the compiler, and the instructions that it may use."""
+    import llvmlite.binding  # not where the wheel is tested
+    import numba
+
     cpu = llvmlite.binding.get_host_cpu_name()
     return f"{platform.machine()} {cpu}, Numba {numba.__version__}, NumPy {np.__version__}"
 
