@@ -59,7 +59,7 @@ class TextClassifier(TrainedClassifier):
             See `docs/guides/imbalance.md`.
         effort: how much work to spend on the choice of all that is left open. "normal" (default)
             tries several settings on a part of the training rows; choosing and training together
-            take less time than fastText's five passes. "best" spends ten times as much. "fast"
+            take about as long as fastText's five passes. "best" spends ten times as much. "fast"
             tries nothing and follows rules. Work is counted in n-grams, not in seconds, so that the
             same seed chooses the same on every machine.
         time_limit: seconds for choosing and training together, instead of an effort. The choice

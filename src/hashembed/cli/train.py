@@ -117,7 +117,7 @@ def _class_weight(
     type=click.Choice(["fast", "normal", "best"]),
     default="normal",
     show_default=True,
-    help="Work to spend on choosing what is auto: none, less than fastText's training, or more.",
+    help="Work for choosing what is auto: none, about as much as fastText's training, or more.",
 )
 @click.option(
     "--time-limit",

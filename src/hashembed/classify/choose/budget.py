@@ -1,7 +1,7 @@
 """How much work the choice and the training may cost, counted in n-grams.
 
-One unit is a step on one n-gram with d = 16. The budget is meant to take less time than fastText's
-five passes over words and bigrams, whose cost `peer_work` estimates in the same units.
+One unit is a step on one n-gram with d = 16. The budget follows the cost of fastText's five passes
+over words and bigrams, which `peer_work` estimates in the same units.
 """
 
 from dataclasses import dataclass

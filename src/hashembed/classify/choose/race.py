@@ -46,9 +46,9 @@ FIRST_SHARE = 0.6  # of the work of the race, for the first round
 BEST_SHARES = (0.2, 0.3)  # of the first and of the second round, with the effort "best"
 FINALISTS = 3  # ways to read text in the third round
 GROWN = 1.5  # all texts, relative to those of a trial, from which fewer passes are needed
+SLOWLY = 0.4  # the power of that ratio by which they get fewer
 MEMBER_GAIN = 0.1  # share of errors and loss that very many members avoid
 SMALLER = 4  # how much smaller a trial's tables may be than those of the final model
-SLOWLY = 0.4  # the power of that ratio by which they get fewer
 
 Run = tuple[TextConfig, float | None]  # None is the usual learning rate, else a factor of it
 

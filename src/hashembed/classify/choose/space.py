@@ -14,8 +14,7 @@ MOST_PASSES = 5  # of a trial; it is scored after each
 FACTORS = (0.6, 1.0, 0.35, 1.6)  # of the default learning rate, with the effort "best"
 
 # Word n-grams, character n-grams and punctuation. The first two are always tried. Then come those
-# with or without character n-grams, depending on which of the two was better. Experiments on other
-# ways to read text are in `docs/how-it-works/choice.md`.
+# with or without character n-grams, depending on which of the two was better.
 Settings = tuple[tuple[int, int], tuple[int, int] | None, str]
 _FIRST: tuple[Settings, ...] = (((1, 2), None, "keep"), ((1, 2), (4, 4), "keep"))
 _WORDS: tuple[Settings, ...] = (((1, 3), None, "keep"), ((1, 2), None, "drop"))
