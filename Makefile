@@ -4,13 +4,13 @@ PYTHON ?= .venv/bin/python
 CORE_TESTS = tests/core/test_build.py tests/core/test_draws.py tests/core/test_writing.py \
   tests/hashing/test_bags.py tests/hashing/test_planner.py tests/hashing/test_spec.py \
   tests/text/counts tests/text/test_dictionary.py tests/text/test_flooding.py \
-  tests/text/test_pipeline.py tests/text/test_spans.py tests/readers \
+  tests/text/test_pipeline.py tests/text/test_spans.py tests/text/test_string_keys.py tests/readers \
   tests/engine/shallow/test_variants.py tests/engine/test_loop.py tests/engine/test_outputs.py \
   tests/classify/explain tests/classify/test_answers.py tests/classify/test_classifier.py \
   tests/classify/test_model_file.py tests/classify/test_streaming.py \
   tests/classify/test_targets.py tests/cli
 
-.PHONY: help install kernels test test-slow test-gpu wheel test-wheel lint format docs bench bench-gpu bench-gpu-text
+.PHONY: help install kernels test test-slow test-gpu wheel test-wheel lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -69,8 +69,11 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_text --data $(DATA)/imdb
 	$(PYTHON) -m benchmarks.bench_step
 	$(PYTHON) -m benchmarks.bench_step --scaling
+	$(PYTHON) -m benchmarks.bench_columns
 	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_choice --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_few --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_autotune --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_rates --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_patience --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_hidden --data $(DATA)
@@ -86,8 +89,21 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 
 bench-gpu:       ## the benchmark of docs/results/gpu.md, on a CUDA GPU
 	$(PYTHON) -m benchmarks.bench_gpu
+	$(PYTHON) -m benchmarks.bench_gpu_eager
 	$(PYTHON) -m benchmarks.bench_gpu --scaling
 	$(PYTHON) -m benchmarks.bench_gpu --plot
+
+bench-lm:        ## the benchmark of docs/results/language-model.md; DATA: a folder with wikitext-2
+	$(PYTHON) -m benchmarks.bench_lm --data $(DATA)/wikitext-2
+	$(PYTHON) -m benchmarks.bench_lm --data $(DATA)/wikitext-2 --starts
+	$(PYTHON) -m benchmarks.bench_lm --data $(DATA)/wikitext-2 --small --eager
+	$(PYTHON) -m benchmarks.language_model.report
+
+bench-ids:       ## the benchmark of docs/results/ids.md, on a CUDA GPU; DATA names the folder of data sets
+	for stage in search final speed table; do \
+	  $(PYTHON) -m benchmarks.bench_ids --data $(DATA) $$stage || exit 1; done
+	$(PYTHON) -m benchmarks.plot_ids
+	$(PYTHON) -m benchmarks.index
 
 bench-gpu-text:  ## from a text file to a model on a GPU; TRAIN, TEST: fastText's lines; FASTTEXT: its command
 	$(PYTHON) -m benchmarks.bench_gpu_text --train $(TRAIN) --test $(TEST) --fasttext $(FASTTEXT)

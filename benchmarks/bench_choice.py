@@ -1,11 +1,13 @@
 """Accuracy with default settings on text as it is, beside peers that were tuned.
 
     python -m benchmarks.bench_choice --data FOLDER [--sets trec ...]    -> results/choice.csv
+    python -m benchmarks.bench_choice --data FOLDER --update --tools hashembed
 
 FOLDER holds the data sets. All tools but fastText get the text as it is (fastText gets it
 lower-cased and without punctuation, which it needs). hashembed has its defaults. The others take
 the setting with the best accuracy on a tenth of the training rows, then train on all of them. Test
-rows are scored once. A peer that takes longer than a limit has no result.
+rows are scored once. A peer that takes longer than a limit has no result. `--update` keeps the rows
+of what is not measured again.
 """
 
 import csv
@@ -15,7 +17,7 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.bench_classify import folders, plain, run
-from benchmarks.machine import RESULTS, table
+from benchmarks.machine import RESULTS, read, table
 from benchmarks.tools import TOOLS
 
 csv.field_size_limit(1 << 30)
@@ -52,8 +54,13 @@ def main() -> None:
     parser = folders(__doc__)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     parser.add_argument("--tools", nargs="*", default=TRIED)
+    parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
+    kept = read(RESULTS / "choice.csv") if options.update else []
     with table(RESULTS / "choice.csv", COLUMNS) as add:
+        for row in kept:
+            if row["set"] not in options.sets or row["tool"] not in options.tools:
+                add(row)
         for name in options.sets:
             files, classes, texts = prepare(Path(options.data), name, options.work / "choice")
             for tool in options.tools:
@@ -67,6 +74,17 @@ def main() -> None:
                 row = [found.get(column, "") for column in COLUMNS[4:]]
                 add([name, classes, texts, tool, *row])
                 print(name, tool, *row, flush=True)
+    if options.update:
+        in_order(RESULTS / "choice.csv")
+
+
+def in_order(path: Path) -> None:
+    """Sort the rows by set and tool."""
+    names = list(SETS)
+    rows = sorted(read(path), key=lambda r: (names.index(r["set"]), TRIED.index(r["tool"])))
+    with table(path, COLUMNS) as add:
+        for row in rows:
+            add(row)
 
 
 def prepare(data: Path, name: str, work: Path) -> tuple[dict, int, int]:

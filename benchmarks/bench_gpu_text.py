@@ -153,15 +153,6 @@ def main() -> None:
         f"hashembed, {device}": {"device": device},
         f"hashembed, CPU, {os.cpu_count()} threads": {"device": "cpu"},
         f"hashembed, {device}, 10 members": {"device": device, "members": 10},
-        f"hashembed, {device}, 1 member, Adam, 3 x 1000": {
-            "device": device,
-            "hidden_layers": (1000,) * 3,
-        },
-        f"hashembed, {device}, 10 members, Adam, 3 x 1000": {
-            "device": device,
-            "hidden_layers": (1000,) * 3,
-            "members": 10,
-        },
     }
     for name, settings in cases.items():
         rows.append(from_file(*files, name, **settings))

@@ -24,7 +24,21 @@ class Benchmark:
     results: tuple[str, ...]
     headline: Callable[[Path], str]
 
+    @property
+    def recorded(self) -> list[str]:
+        """The result files that are there."""
+        return [name for name in self.results if (RESULTS / name).exists()]
+
     def row(self) -> str:
+        if not self.recorded:
+            cells = (
+                self.measures,
+                f"`python -m benchmarks.{self.command}`",
+                "",
+                "",
+                "not measured yet",
+            )
+            return f"| {' | '.join(cells)} |"
         files = ", ".join(f"[{name}](results/{name})" for name in self.results)
         said = self.headline(RESULTS / self.results[0])
         command = f"`python -m benchmarks.{self.command}`"
@@ -53,6 +67,29 @@ def by_set(rows: Rows, *columns: str) -> dict[str, Rows]:
 
 
 # --- on a CPU -----------------------------------------------------------------------------------
+
+
+def few(path: Path) -> str:
+    best: dict[tuple[str, str], float] = {}
+    for row in read(path):
+        kind = "ours" if row["tool"] == "hashembed" else "peers"
+        at = (f"{row['set']} {row['texts_a_class']}", kind)
+        best[at] = max(best.get(at, 0.0), 100 * float(row["accuracy"]))
+    gains = [best[at, "ours"] - best[at, "peers"] for at, kind in best if kind == "ours"]
+    ahead = sum(gain > 0 for gain in gains)
+    return (
+        f"more accurate than the best of three peers at {ahead} of {len(gains)} points, by "
+        f"{span(gains, '+.1f')}"
+    )
+
+
+def autotune(path: Path) -> str:
+    ours, theirs = (
+        {row["set"]: row for row in read(path) if row["tool"] == tool}
+        for tool in ("hashembed", "fastText")
+    )
+    points = [100 * (float(ours[s]["accuracy"]) - float(theirs[s]["accuracy"])) for s in ours]
+    return f"{span(points, '+.1f')} points of accuracy over fastText's autotune"
 
 
 def classify(path: Path) -> str:
@@ -122,6 +159,12 @@ def step(path: Path) -> str:
         f"{ms['nn.EmbeddingBag, SparseAdam']:.0f} ms; plain hash with Adam "
         f"{ms['plain hash, Adam']:.0f} ms"
     )
+
+
+def columns(path: Path) -> str:
+    time = {row["case"]: float(row["median_ms"]) for row in read(path)}
+    ours, theirs = time["one hash layer, RowAdagrad"], time["26 nn.Embedding, Adagrad"]
+    return f"one layer with RowAdagrad {ours:.0f} ms; 26 nn.Embedding with Adagrad {theirs:.0f} ms"
 
 
 def step_scaling(path: Path) -> str:
@@ -206,6 +249,20 @@ def gpu(path: Path) -> str:
     )
 
 
+def gpu_eager(path: Path) -> str:
+    ms = {
+        (row["size"], row["case"]): float(row["median_ms"])
+        for row in read(path)
+        if row["how"] == "eager" and not row["launches"]
+    }
+    ours, peer = "hashembed, RowAdam in backward", "nn.EmbeddingBag, Adam"
+    return "; ".join(
+        f"{size}: RowAdam {ms[size, ours]:.2f} ms, nn.EmbeddingBag with Adam "
+        f"{ms[size, peer]:.2f} ms"
+        for size in ("large", "everyday")
+    )
+
+
 def gpu_scaling(path: Path) -> str:
     rows = [row for row in read(path) if row["what"] == "K"]
     first, last = rows[0], rows[-1]
@@ -223,6 +280,31 @@ def gpu_text(path: Path) -> str:
     )
 
 
+def language_model(path: Path) -> str:
+    rows = [row for row in read(path) if row["study"] == "sizes"]
+
+    def test(table: str, share: float) -> float:
+        mine = [row for row in rows if (row["table"], float(row["share"])) == (table, share)]
+        return mean(float(row["test_perplexity"]) for row in mine)
+
+    return (
+        f"test perplexity {test('hash', 1 / 2):.0f} with half of the table, "
+        f"{test('hash', 1 / 8):.0f} with an eighth; full {test('full', 1.0):.0f}; "
+        f"quotient-remainder {test('quotient-remainder', 1 / 8):.0f} with an eighth"
+    )
+
+
+def ids(path: Path) -> str:
+    rows = [r for r in read(path) if r["task"] == "bookcrossing rating" and r["fields"] == "both"]
+    rmse = {(r["model"], r["method"], r["fraction"]): float(r["rmse"]) for r in rows}
+    said = []
+    for model in ("network", "factorisation machine"):
+        full = rmse[model, "full table", "1.0"]
+        cut, plain = (rmse[model, f"hash embedding{x}", "0.0625"] for x in (", cut", ""))
+        said.append(f"{model}: {plain:.3f}, with a frequency cut {cut:.3f}, full table {full:.3f}")
+    return f"Book-Crossing, RMSE with a sixteenth of the parameters: {'; '.join(said)}"
+
+
 SECTIONS = {
     "On a CPU": [
         Benchmark(
@@ -238,6 +320,18 @@ SECTIONS = {
             "bench_choice --data FOLDER",
             ("choice.csv",),
             choice,
+        ),
+        Benchmark(
+            "few labels: accuracy by the number of texts a class, beside tuned peers",
+            "bench_few --data FOLDER",
+            ("few.csv",),
+            few,
+        ),
+        Benchmark(
+            "the same seconds for both: a time limit beside fastText's autotune",
+            "bench_autotune --data FOLDER",
+            ("autotune.csv",),
+            autotune,
         ),
         Benchmark(
             "a new installation: first runs, cold starts, whole commands, memory, single texts",
@@ -260,6 +354,12 @@ SECTIONS = {
             "bench_step --scaling",
             ("step_scaling.csv", "step_scaling.png"),
             step_scaling,
+        ),
+        Benchmark(
+            "26 columns of ids: one hash layer beside a table for each column",
+            "bench_columns",
+            ("columns.csv",),
+            columns,
         ),
         Benchmark(
             "counting a dictionary: time and memory",
@@ -288,6 +388,15 @@ SECTIONS = {
             online,
         ),
     ],
+    "Ids of users and items": [
+        Benchmark(
+            "tables of ids under a budget, beside a full table, the hashing trick, "
+            "quotient-remainder, ROBE, CCE, tensor train and a frequency cut",
+            "bench_ids --data FOLDER search",
+            ("ids.csv", "ids_init.csv", "ids_speed.csv"),
+            ids,
+        ),
+    ],
     "On a GPU": [
         Benchmark(
             "forward passes and steps of the layers beside PyTorch; where the time goes",
@@ -296,7 +405,13 @@ SECTIONS = {
             gpu,
         ),
         Benchmark(
-            "the same for other sizes",
+            "steps of the layers launched from Python",
+            "bench_gpu_eager",
+            ("gpu_eager.csv",),
+            gpu_eager,
+        ),
+        Benchmark(
+            "steps in a CUDA graph for other sizes",
             "bench_gpu --scaling",
             ("gpu_scaling.csv", "gpu_scaling.png"),
             gpu_scaling,
@@ -313,6 +428,12 @@ SECTIONS = {
             ("gpu_text.csv",),
             gpu_text,
         ),
+        Benchmark(
+            "a language model by the size of its token table; initial values; n-grams",
+            "bench_lm --data FOLDER/wikitext-2",
+            ("lm.csv", "lm_starts.csv", "lm_small.csv"),
+            language_model,
+        ),
     ],
 }
 OTHERS = {
@@ -325,7 +446,8 @@ BEGIN = """<!-- Made by `python -m benchmarks.index`, from the files in results.
 # Benchmarks
 
 `make bench DATA=FOLDER` runs those for a CPU, `make bench-gpu` and `make bench-gpu-text`
-those for a GPU. `python -m benchmarks.report` puts their tables into the documentation.
+those for a GPU, `make bench-ids DATA=FOLDER` that of ids.
+`python -m benchmarks.report` puts their tables into the documentation.
 """
 END = f"""
 Every CSV file ends with columns for the machine and the versions, which `machine.py` fills:

@@ -79,14 +79,13 @@ def rates_table(rows: list[dict]) -> str:
 def hidden_table(rows: list[dict]) -> str:
     """Markdown: without a hidden layer, and with one by passes, without / with normalisation."""
     passes = [name for name in rows[0] if name[0].isdigit() and "normalised" not in name]
-    heads = ["set (texts)", "no hidden layer", *passes, "default"]
+    heads = ["set (texts)", "no hidden layer", *passes]
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows:
         pairs = [(float(row[name]), float(row[f"{name}, normalised"])) for name in passes]
         cells = [f"{without:.1f} / {normalised:.1f}" for without, normalised in pairs]
         name, shallow = f"{row['set']} ({int(row['texts']):,})", float(row["no hidden layer"])
-        default = f"{row['default passes']} passes"
-        out.append(f"| {name} | {shallow:.1f} | {' | '.join(cells)} | {default} |")
+        out.append(f"| {name} | {shallow:.1f} | {' | '.join(cells)} |")
     return "\n".join(out)
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
-THREADS = 2
+THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 
 
 def read_lines(path):
@@ -77,11 +77,10 @@ class FastText:
             thread=THREADS,
             verbose=0,
             dim=20,
-            bucket=2_000_000,
             wordNgrams=self.orders[0],
             minn=self.orders[1],
             maxn=self.orders[2],
-            **{"epoch": 5, **setting},
+            **{"epoch": 5, "bucket": 2_000_000, **setting},
         )
 
     def predict(self, texts):
@@ -159,6 +158,17 @@ class TfIdf:
         return LinearSVC(**setting)
 
     predict, predict_one, save = ScikitLearn.predict, ScikitLearn.predict_one, ScikitLearn.save
+
+
+class TfIdfLogistic(TfIdf):
+    """tf-idf of words and bigrams, and logistic regression."""
+
+    settings = tuple({"C": C} for C in (1.0, 10.0, 100.0))
+
+    def linear(self, setting):
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(max_iter=1000, **setting)
 
 
 class NaiveBayesSVM(TfIdf):
@@ -313,6 +323,7 @@ TOOLS = {
     "PyTorch": PyTorch,
     "hashembed, fast": HashembedFast,
     "tf-idf + SVM": TfIdf,
+    "tf-idf + logistic regression": TfIdfLogistic,
     "NB-SVM": NaiveBayesSVM,
     "hashembed, subwords": HashembedSubwords,
     "fastText, subwords": FastTextSubwords,

@@ -36,6 +36,7 @@ class Sized:
 
     share: the share of bytes for importance weights; component vectors get the rest.
     rate: a multiple of the library's learning rate.
+    hidden_layers: of runs from when `TextClassifier` had this option; new runs have none.
     bits: of a number in the tables; 16 is the library's default.
     held: train on four fifths of the training rows and score on the rest, not on the test rows.
     """
@@ -74,11 +75,8 @@ class Sized:
 
     def sizes(self, classes: int) -> tuple[int, int]:
         """K and B."""
-        d, above, wide = self.embedding_dim, 0, self.embedding_dim
-        for width in self.hidden_layers:
-            above += width * (wide + 1) + 4 * wide
-            wide = width
-        above += classes * (wide + 1) + 4 * wide
+        d = self.embedding_dim
+        above = classes * (d + 1) + 4 * d
         room = (1e6 * self.megabytes - HEADER) / self.members - 4 * above
         each = self.bits / 8
         K = int(room * self.share / (each * self.num_hashes))
@@ -87,6 +85,8 @@ class Sized:
 
     def run(self, data: Dataset, seed: int, threads: int | None = None) -> dict:
         """Train and score -> metrics."""
+        if self.hidden_layers:
+            raise ValueError("TextClassifier has no hidden layers any more: leave them out")
         train, test = data.train, data.test
         if self.held:
             kept, rest = split(len(train), HELD, seed)
@@ -112,7 +112,7 @@ class Sized:
     ) -> TextClassifier:
         K, B = self.sizes(classes)
         rate = None
-        if self.rate != 1 and not self.hidden_layers:
+        if self.rate != 1:
             some = train.take(np.arange(0, len(train), max(1, len(train) // SAMPLE)))
             config = TextConfig(self.ngrams, self.lowercase, self.subwords)
             bags = text_to_bags(some.texts, config)
@@ -127,7 +127,6 @@ class Sized:
             num_embeddings=K,
             num_buckets=B,
             members=self.members,
-            hidden_layers=self.hidden_layers,
             passes=self.passes,
             learning_rate=rate,
             seed=seed,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hashembed.hashing.planner import plan
     from hashembed.hashing.spec import HashSpec
     from hashembed.nn import HashEmbedding, HashEmbeddingBag, optim, replace_embeddings
+    from hashembed.text.string_keys import keys
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ __all__ = [
     "HashEmbeddingBag",
     "HashSpec",
     "TextClassifier",
+    "keys",
     "optim",
     "plan",
     "replace_embeddings",
@@ -30,6 +32,7 @@ _HOMES = {
     "HashEmbeddingBag": "hashembed.nn",
     "HashSpec": "hashembed.hashing",
     "TextClassifier": "hashembed.classify.classifier",
+    "keys": "hashembed.text.string_keys",
     "optim": "hashembed.nn",
     "plan": "hashembed.hashing.planner",
     "replace_embeddings": "hashembed.nn",

@@ -1,5 +1,5 @@
-"""`RowSGD`, `RowAdagrad`, `RowAdam`, `RowAdamW` and `clip_grad_norm_`; see `hashembed.nn.optim`."""
+"""Row optimizers, `clip_grad_norm_` and `exchange_rows`; see `hashembed.nn.optim`."""
 
-from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_
+from hashembed.nn.optim import RowAdagrad, RowAdam, RowAdamW, RowSGD, clip_grad_norm_, exchange_rows
 
-__all__ = ["RowAdagrad", "RowAdam", "RowAdamW", "RowSGD", "clip_grad_norm_"]
+__all__ = ["RowAdagrad", "RowAdam", "RowAdamW", "RowSGD", "clip_grad_norm_", "exchange_rows"]

@@ -133,21 +133,6 @@ def test_the_options_repeat_the_model(options):
     assert same_bits(found, repeated)
 
 
-@pytest.mark.parametrize("patience", [None, 1])
-def test_hidden_layers_are_repeated_too(patience):
-    pytest.importorskip("torch")
-    options = {"hidden_layers": (4,), "patience": patience, "validation_fraction": 0.2}
-    options |= {"subwords": None, "threads": 1}
-    found = TextClassifier(**options).fit(TEXTS[:80], LABELS[:80])
-    assert found.search_.chosen.members == 1
-    assert found.search_.chosen.learning_rate == 0.003
-    repeated = TextClassifier(**{**options, **found.search_.chosen.options()})
-    repeated.fit(TEXTS[:80], LABELS[:80])
-    assert repeated.search_ is None
-    assert same_bits(found, repeated)
-    assert usable(found)
-
-
 def test_chunks_of_a_column_do_not_matter(fitted):
     chunks = [pa.array(TEXTS[:1]), pa.array([], pa.string()), pa.array(TEXTS[1:])]
     clf = TextClassifier().fit(pa.chunked_array(chunks), LABELS)
@@ -305,6 +290,17 @@ def test_a_small_budget_for_the_final_training(started):
     assert race._allowed([trial.text for trial in others[-2:]]) == []
 
 
+def test_given_members_share_the_final_training(started):
+    clf = TextClassifier(members=3).fit(TEXTS, LABELS)
+    (race,), (first, *_) = started, clf.search_.trials
+    one = race._pass_work(first.text) * len(TEXTS)
+    for trial in (first, replace(first, factor=1.0)):
+        for times, passes in ((2.5, 1), (5.5, 1), (6.5, 2)):
+            race.budget = Budget(race.budget.race, times * one, 5)
+            chosen = race._chosen(trial, 3)
+            assert (chosen.passes, chosen.members) == (passes, 3)
+
+
 def test_the_effort_best_is_bounded_too(started):
     texts, labels = sentences(500)
     clf = TextClassifier(effort="best").fit(texts, labels)
@@ -346,8 +342,20 @@ def test_few_texts_follow_rules(count):
     clf = TextClassifier().fit(texts, labels)
     assert (clf.search_ is None) == (count < FEWEST_TEXTS)
     if clf.search_ is None:
-        assert same_bits(clf, TextClassifier(effort="fast").fit(texts, labels))
+        assert clf.text_config_ == TextConfig((1, 2), True, (3, 6), "keep")
+        assert (clf.engine_plan_.members, len(clf.history_.epochs)) == (5, 5)
     assert usable(clf)
+
+
+def test_few_texts_respect_what_is_given():
+    texts, labels = TEXTS[:20], LABELS[:20]
+    given = {"subwords": None, "punctuation": "drop", "members": 2, "passes": 3}
+    clf = TextClassifier(**given, learning_rate=0.3).fit(texts, labels)
+    assert clf.text_config_ == TextConfig((1, 2), True, None, "drop")
+    assert (clf.engine_plan_.members, len(clf.history_.epochs)) == (2, 3)
+    assert clf.history_.epochs[0].learning_rate == 0.3
+    patient = TextClassifier(patience=2, validation_fraction=0.2).fit(texts, labels)
+    assert patient.engine_plan_.members == 1
 
 
 EDGES = {
@@ -517,6 +525,27 @@ def test_wrong_arguments_are_refused_before_the_race(started, options, error, sa
     with pytest.raises(error, match=said):
         TextClassifier(**options).fit(TEXTS, LABELS)
     assert started == []
+
+
+@pytest.mark.parametrize(
+    ("held_out", "said"),
+    [
+        ((["x"], ["Klingon"]), "found the label 'Klingon' in the validation data, but not in"),
+        ((["x"], LABELS[:2]), "found 1 validation texts, but 2 labels"),
+        ((["x"], [[LABELS[0], LABELS[1]]]), "several labels|more than one label|one label per"),
+    ],
+)
+def test_wrong_validation_data_is_refused_before_the_race(started, held_out, said):
+    with pytest.raises(ValueError, match=said):
+        TextClassifier().fit(TEXTS, LABELS, validation=held_out)
+    assert started == []
+
+
+def test_validation_data_may_come_from_iterators():
+    held_out = TEXTS[:50], LABELS[:50]
+    plain = TextClassifier().fit(TEXTS, LABELS, validation=held_out)
+    clf = TextClassifier().fit(TEXTS, LABELS, validation=(list(held_out[0]), iter(held_out[1])))
+    assert clf.history_.best.validation_loss == plain.history_.best.validation_loss
 
 
 def test_a_rate_at_which_everything_diverges():

@@ -1,28 +1,27 @@
-"""TextClassifier over other engines: hidden layers, ensembles, and files of them."""
+"""TextClassifier over other engines: ensembles, GPUs, and files of them."""
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from hashembed import TextClassifier
-from hashembed.classify.engine_plan import EnginePlan, choose_device, deep_passes
+from hashembed.classify.engine_plan import EnginePlan, choose_device
+from hashembed.classify.explain.parts import parts_of
+from hashembed.classify.explain.text import explain_text
+from hashembed.classify.trained import NotShallowError
 from hashembed.cli import demo_task as demo
+from hashembed.engine.ensemble import Ensemble
 from hashembed.engine.tensor_file import ModelFileError
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.engine.model import DeepModel
+from hashembed.text.config import TextConfig
 
 CUDA = torch.cuda.is_available()
 SETTINGS = {"ngrams": (1, 1), "subwords": (2, 3), "num_embeddings": 20_000, "batch_size": 64}
 SETTINGS |= {"effort": "fast"}
-KINDS = {
-    "hidden": {"hidden_layers": (50,), "passes": 4, "learning_rate": 0.02},
-    "ensemble": {"members": 3},
-    "both": {"hidden_layers": (30, 20), "members": 2, "passes": 4, "learning_rate": 0.02},
-}
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +33,9 @@ def sentences():
     return (texts[train][order], labels[train][order]), (texts[~train], labels[~train])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_learns_and_comes_back_from_a_file(kind, sentences, tmp_path):
+def test_an_ensemble_learns_and_comes_back_from_a_file(sentences, tmp_path):
     train, (texts, labels) = sentences
-    clf = TextClassifier(**SETTINGS, **KINDS[kind]).fit(*train)
+    clf = TextClassifier(**SETTINGS, members=3).fit(*train)
     assert clf.score(texts, labels) > 0.9
     for exact in (False, True):
         path = tmp_path / f"{exact}.safetensors"
@@ -58,16 +56,9 @@ def test_learns_and_comes_back_from_a_file(kind, sentences, tmp_path):
         explanation.logits,
         atol=1e-5,
     )
-    if kind == "ensemble":
-        assert explanation.exact
-        assert clf.important_ngrams(texts).most
-        assert "Klingon" in clf.partial_fit(["x"], ["Klingon"]).classes_
-        return
-    assert not explanation.exact
-    with pytest.raises(TypeError, match=r"only shallow models on the CPU can rank .* has hidden"):
-        clf.important_ngrams(texts)
-    with pytest.raises(TypeError, match="can learn new labels, but this model has hidden layers"):
-        clf.partial_fit(["x"], ["Klingon"])
+    assert explanation.exact
+    assert clf.important_ngrams(texts).most
+    assert "Klingon" in clf.partial_fit(["x"], ["Klingon"]).classes_
 
 
 def test_an_ensemble_is_at_least_as_good_as_its_members(sentences):
@@ -96,6 +87,57 @@ def test_members_have_their_own_hashes():
     seeds = [spec.seed for spec in plan.specs]
     assert seeds[0] == 7
     assert len(set(seeds)) == 3
+
+
+def on_torch(clf):
+    """The classifier with its model in the torch engine, as on a GPU."""
+
+    def moved(model):
+        options = {"multilabel": model.multilabel, "optimizer": "adagrad"}
+        return DeepModel.from_tensors(model.spec, model.tensors(), **options)
+
+    model = clf.model_
+    clf.model_ = (
+        Ensemble([moved(member) for member in model.members])
+        if isinstance(model, Ensemble)
+        else moved(model)
+    )
+    return clf
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_explanations_of_the_torch_engine_are_exact(members, multilabel):
+    """They are those of the shallow engine, which are float64 sums, up to float32's rounding."""
+    texts = ["good film", "bad film", "a bad one", "good good"] * 9
+    labels = [["+", "film"], ["-", "film"], ["-"], ["+"]] if multilabel else ["+", "-", "-", "+"]
+    options = {"num_embeddings": 100, "passes": 20, "members": members}
+    options |= {"embedding_dim": 5, "batch_size": 4}
+    clf = TextClassifier(**SETTINGS | options).fit(texts, labels * 9)
+    asked = ("a good, good but not very good film", "unknown", "", "?!")
+    want = [clf.explain(text) for text in asked]
+    clf = on_torch(clf)
+    for text, one in zip(asked, want, strict=True):
+        found = clf.explain(text)
+        assert found.exact
+        assert found.ngrams == one.ngrams
+        np.testing.assert_allclose(found.contributions, one.contributions, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found.bias, one.bias, rtol=1e-6)
+        np.testing.assert_allclose(found.logits, one.logits, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found.importances, one.importances, rtol=1e-6)
+    assert np.abs(want[0].contributions).max() > 0.1
+    with pytest.raises(NotShallowError, match="can rank n-grams by importance, but"):
+        clf.important_ngrams(texts)
+
+
+def test_parts_of_ensembles_and_of_models_that_are_not_linear():
+    flat, deep = (DeepModel(HashSpec(50, 10), 4, 3, layers) for layers in ((), (3,)))
+    assert len(parts_of(flat)) == 1
+    assert len(parts_of(Ensemble([flat, flat]))) == 2
+    assert parts_of(Ensemble([flat, flat], "probabilities")) == []
+    assert parts_of(deep) == parts_of(Ensemble([flat, deep])) == []
+    with pytest.raises(TypeError, match="not linear: explain_by_occlusion explains any model"):
+        explain_text(deep, TextConfig(), ["a", "b", "c"], "text")
 
 
 @pytest.mark.skipif(CUDA, reason="about machines without a GPU")
@@ -137,44 +179,29 @@ def test_devices_that_there_are(monkeypatch):
         choose_device("cuda:2")
 
 
-def test_a_classifier_has_no_batch_normalisation_but_an_older_file_may_have(tmp_path):
-    texts, labels = ["a b", "b c", "c a", "a a"] * 8, ["x", "y", "z", "x"] * 8
-    for members in (1, 2):
-        clf = TextClassifier(hidden_layers=(6, 5), num_embeddings=50, passes=2, members=members)
-        clf.fit(texts, labels)
-        assert not clf.model_.state().keys() & {"norms.0.mean", "0.norms.0.mean"}
-        normalised = replace(clf.engine_plan_, batch_norm=True)
-        assert EnginePlan.from_dict(normalised.to_dict()) == normalised
-        older = {k: v for k, v in clf.engine_plan_.to_dict().items() if k != "batch_norm"}
-        assert EnginePlan.from_dict(older).batch_norm
-        with pytest.raises(ValueError, match=r"missing or unknown: .*norms\.0\.mean"):
-            clf.model_.load_state(normalised.make(3).state())
-        clf.engine_plan_, clf.model_ = normalised, normalised.make(3)
-        clf.partial_fit(texts, labels)
-        for for_training in (False, True):
-            path = tmp_path / f"{members}-{for_training}"
-            clf.save(path, for_training=for_training, bits=16)
-            loaded = TextClassifier.load(path)
-            assert any("norms" in name for name in loaded.model_.state())
-            want = clf.predict_proba(texts)
-            np.testing.assert_allclose(loaded.predict_proba(texts), want, atol=0.01)
-        loaded.partial_fit(texts, labels)
-        clf.partial_fit(texts, labels)
-        np.testing.assert_allclose(loaded.predict_proba(texts), clf.predict_proba(texts), atol=1e-6)
+def test_plans_of_earlier_versions():
+    """They have hidden layers, mostly none, and say whether these are normalised."""
+    plan = EnginePlan(HashSpec(100, 10), 4)
+    older = {**plan.to_dict(), "hidden_layers": [], "batch_norm": True}
+    assert EnginePlan.from_dict(older) == plan
+    del older["hidden_layers"], older["batch_norm"]
+    assert EnginePlan.from_dict(older) == plan
+    with pytest.raises(ModelFileError, match=r"hidden layers \(1000, 500\), which"):
+        EnginePlan.from_dict({**older, "hidden_layers": [1000, 500]})
 
 
-def test_passes_under_hidden_layers():
-    sizes = (1, 10_000, 25_000, 40_000, 10**6)
-    assert [deep_passes(texts) for texts in sizes] == [5, 5, 4, 2, 2]
-    clf = TextClassifier(hidden_layers=(4,), num_embeddings=50)
-    assert len(clf.fit(["a", "b"], ["x", "y"]).history_.epochs) == 5
+def test_there_are_no_hidden_layers():
+    with pytest.raises(TypeError, match="hidden_layers"):
+        TextClassifier(hidden_layers=(8,))
+    with pytest.raises(ValueError, match="hidden_layers"):
+        TextClassifier().set_params(hidden_layers=(8,))
 
 
-def test_plans_and_widths_that_cannot_be():
+def test_plans_that_cannot_be():
     with pytest.raises(ValueError, match="members"):
         EnginePlan(HashSpec(100, 10), 4, members=0)
-    with pytest.raises(ValueError, match="hidden_layers"):
-        TextClassifier(hidden_layers=(0,)).fit(["a"], ["x"])
+    with pytest.raises(TypeError, match="multilabel must be True or False, found 1"):
+        EnginePlan(HashSpec(100, 10), 4, multilabel=1)
 
 
 WITHOUT_TORCH = """
@@ -183,8 +210,8 @@ sys.modules["torch"] = None
 from hashembed import TextClassifier
 TextClassifier(members=2, device="auto").fit(["a", "b"], ["x", "y"]).predict(["a"])
 try:
-    TextClassifier(hidden_layers=(8,)).fit(["a", "b"], ["x", "y"])
-except ImportError as error:
+    TextClassifier(device="cuda").fit(["a", "b"], ["x", "y"])
+except ValueError as error:
     assert 'pip install "hashembed[torch]"' in str(error), error
 else:
     raise SystemExit("no error")
@@ -193,18 +220,3 @@ else:
 
 def test_without_torch_a_sentence():
     subprocess.run([sys.executable, "-c", WITHOUT_TORCH], check=True)
-
-
-def test_a_deep_file_that_lies(sentences, tmp_path):
-    from safetensors.numpy import load_file
-
-    from hashembed.engine.tensor_file import load_tensors, save_tensors
-
-    path = tmp_path / "m"
-    TextClassifier(**SETTINGS, hidden_layers=(8,), passes=1).fit(["a", "b"], ["x", "y"]).save(path)
-    _, meta = load_tensors(path, "TextClassifier")
-    tensors = load_file(path)
-    del tensors["hidden.0.bias"]
-    save_tensors(path, "TextClassifier", tensors, meta)
-    with pytest.raises(ModelFileError, match=r"has no tensor 'hidden\.0\.bias'"):
-        TextClassifier.load(path)

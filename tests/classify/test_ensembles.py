@@ -96,7 +96,9 @@ def test_chances_in_members_and_in_all_of_them():
     sizes = {"num_embeddings": 4, "num_buckets": 2, "num_hashes": 1}
     texts = ["a b c d e"] * 20
     for members in (1, 2, 3):
-        clf = TextClassifier(ngrams=(1, 1), members=members, **sizes).fit(texts, ["x", "y"] * 10)
+        clf = TextClassifier(ngrams=(1, 1), subwords=None, members=members, **sizes).fit(
+            texts, ["x", "y"] * 10
+        )
         table = clf.important_ngrams(texts)
         assert table.distinct == 5
         assert table.same_row == pytest.approx(1 - (3 / 4) ** 4)

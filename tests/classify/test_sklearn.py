@@ -149,7 +149,7 @@ def test_in_a_pipeline(sentences):
     assert pipeline.set_params(clf__passes=3)["clf"].passes == 3
 
 
-@pytest.mark.parametrize("settings", [{}, {"members": 2}, {"hidden_layers": (8,)}])
+@pytest.mark.parametrize("settings", [{}, {"members": 2}])
 def test_vectors_for_another_estimator(sentences, settings):
     texts, labels = sentences
     vectorizer = TextClassifier(**SMALL, embedding_dim=4, **settings)

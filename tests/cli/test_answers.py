@@ -374,7 +374,9 @@ def test_explain_refuses(folder, arguments, words, monkeypatch):
 
 
 def test_words_of_an_ensemble(tmp_path):
-    TextClassifier(**SETTINGS, members=2).fit(["a", "b"], ["x", "y"]).save(tmp_path / "m")
+    TextClassifier(**SETTINGS, members=2, subwords=None).fit(["a", "b"], ["x", "y"]).save(
+        tmp_path / "m"
+    )
     (tmp_path / "d.txt").write_text("a b\n")
     asked = ("words", tmp_path / "m", tmp_path / "d.txt", "--min-count", "1")
     assert "The same vector in all members" in " ".join(run(*asked).stdout.split())

@@ -91,6 +91,16 @@ def test_other_spellings(given, meant):
     assert translate(given) == meant
 
 
+@pytest.mark.parametrize("option", ["--hidden-layers", "--hidden", "-hidden", "--hidden-layers=8"])
+def test_hidden_layers_get_a_sentence(data, tmp_path, option):
+    result = run("train", data, "-o", tmp_path / "m", option, "100,100", code=2)
+    name = option.partition("=")[0]
+    assert f"Error: {name}: there are no hidden layers any more: on no data set" in result.stderr
+    assert "HashEmbeddingBag" in result.stderr
+    assert not (tmp_path / "m").exists()
+    assert "hidden" not in run("train", "--help").output
+
+
 def test_fasttexts_options_train_the_same_model(data, tmp_path):
     ours = ("--learning-rate", "0.3", "--passes", "2", "--embedding-dim", "4", "--ngrams", "1-3")
     theirs = ("-lr", "0.3", "-epoch", "2", "-dim", "4", "-wordNgrams", "3")

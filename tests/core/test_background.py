@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from hashembed.core.background import in_background, one_ahead
+from hashembed.core.background import in_background, map_in_two, one_ahead
 
 
 def refuse(self):
@@ -77,3 +77,19 @@ def test_nothing_runs_after_the_end():
         break
     open_.clear()
     assert errors == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_maps_in_two_threads_and_keeps_the_order(count):
+    assert map_in_two(lambda x: -x, range(count)) == [-x for x in range(count)]
+
+
+def test_maps_in_two_threads():
+    threads = map_in_two(lambda _: threading.get_ident(), range(2))
+    assert threads[0] != threads[1] == threading.get_ident()
+
+
+@pytest.mark.parametrize("bad", [0, 3])
+def test_an_error_in_either_thread_is_raised(bad):
+    with pytest.raises(ZeroDivisionError):
+        map_in_two(lambda x: 1 // (x - bad), range(4))

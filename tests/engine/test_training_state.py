@@ -7,10 +7,20 @@ import pytest
 from tests.cases.hostile_files import LABELS, TEXTS, changed
 
 from hashembed import TextClassifier
+from hashembed.engine.history import History
+from hashembed.engine.labels import Labels
 from hashembed.engine.tensor_file import ModelFileError, load_tensors, save_tensors
-from hashembed.engine.training_state import KIND
+from hashembed.engine.training_state import (
+    KIND,
+    TrainingState,
+    load_training_state,
+    save_training_state,
+)
+from hashembed.hashing.bags import Bags
+from hashembed.hashing.spec import HashSpec
 
 SETTINGS = {"num_embeddings": 40, "num_buckets": 10, "embedding_dim": 4, "passes": 2}
+SETTINGS |= {"effort": "fast"}  # one member
 DAMAGED, MANY_DAMAGED = 60, 1000
 
 
@@ -123,10 +133,17 @@ def test_many_damaged_training_states(state_file):
     assert refused > MANY_DAMAGED / 2
 
 
-def test_training_states_of_hidden_layers(tmp_path):
+def test_training_states_of_the_torch_engine(tmp_path):
     """The state of optimizers is checked too: kernels index with it."""
-    path, layers = tmp_path / "run", {"hidden_layers": (3,)}
-    train(path, **layers)
+    pytest.importorskip("torch")
+    from hashembed.nn.engine import DeepModel
+
+    path, model = tmp_path / "run", DeepModel(HashSpec(40, 10), 4, 2, hidden_layers=(3,))
+    bags = Bags(np.arange(12), np.arange(0, 13, 3))
+    rates = np.full(2, 0.01, np.float32)
+    model.train(bags, Labels.single([0, 1, 0, 1]), np.arange(4), rates, batch_size=2)
+    save_training_state(path, TrainingState(History(), model.state()), "run")
+    assert load_training_state(path, "run", model) is not None
     tensors, meta = load_tensors(path, KIND)
     records = next(name for name in tensors if name.endswith("/records"))
     history = records.replace("records", "history")
@@ -146,4 +163,4 @@ def test_training_states_of_hidden_layers(tmp_path):
     ):
         save_tensors(path, KIND, {**tensors, **wrong}, meta)
         with pytest.raises(ModelFileError, match=words):
-            train(path, **layers)
+            load_training_state(path, "run", model)

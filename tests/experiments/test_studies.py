@@ -135,11 +135,11 @@ def test_models_fill_their_file_and_no_more(data, settings):
     assert reached["test_accuracy"] > 0.9
 
 
-def test_a_hidden_layer_counts_too(data):
-    pytest.importorskip("torch")
-    reached = Sized(1, 16, hidden_layers=(100,), held=False).run(data, 0, 1)
-    assert 0.97e6 < reached["file_bytes"] <= 1e6
-    assert reached["test_accuracy"] > 0.9
+def test_hidden_layers_only_name_earlier_runs(data):
+    earlier = Sized(1, 16, hidden_layers=(100,))
+    assert earlier.label() == f"{Sized(1, 16).label()}, hidden 100"
+    with pytest.raises(ValueError, match="no hidden layers any more"):
+        earlier.run(data, 0, 1)
 
 
 def test_trials_see_no_test_rows(data):

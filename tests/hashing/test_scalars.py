@@ -55,10 +55,10 @@ def numba_lanes(keys):
 
 
 @njit
-def numba_id_keys(ids):
+def numba_id_keys(ids, column):
     keys = np.empty_like(ids)
     for j in range(len(ids)):
-        keys[j] = hashing_numba.id_key(ids[j])
+        keys[j] = hashing_numba.id_key(ids[j], column)
     return keys
 
 
@@ -102,7 +102,9 @@ def test_numba_keys(ids):
     for mine, reference in zip((a, b), unpack(ids), strict=True):
         np.testing.assert_array_equal(mine, reference, strict=True)
     np.testing.assert_array_equal(packed, ids, strict=True)
-    np.testing.assert_array_equal(numba_id_keys(ids), id_keys(ids), strict=True)
+    for column in (0, 1, 65535):
+        want = id_keys(ids, column)
+        np.testing.assert_array_equal(numba_id_keys(ids, column), want, strict=True)
     np.testing.assert_array_equal(numba_fmix32(a), fmix32(a), strict=True)
 
 

@@ -1,5 +1,8 @@
 """replace_embeddings on models of several shapes."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -146,3 +149,112 @@ def test_options_that_change_the_width_are_refused(option):
 def test_a_bare_table_cannot_be_swapped_in_place():
     with pytest.raises(ValueError, match="model is itself an Embedding"):
         replace_embeddings(nn.Embedding(5000, 16))
+
+
+@pytest.mark.parametrize("indexing", ["identity", "independent"])
+def test_the_new_layers_have_the_scale_of_the_table(indexing):
+    model = nn.Sequential(nn.Embedding(5000, 16, padding_idx=4), nn.EmbeddingBag(4000, 32))
+    with torch.no_grad():
+        model[0].weight.mul_(0.02).add_(0.5)
+        model[0].weight[4] = 1e6  # padding does not count
+        model[1].weight.uniform_(-3, 1)
+    want = [(0.5, 0.02), (-1.0, 16**0.5 / 12**0.5)]
+    replace_embeddings(model, min_parameters=1, indexing=indexing)
+    for layer, (mean, std) in zip(model, want, strict=True):
+        ids = torch.arange(10, 3000).view(-1, 1)
+        vectors = layer(ids)
+        assert vectors.mean().item() == pytest.approx(mean, rel=0.05)
+        assert vectors.std().item() == pytest.approx(std, rel=0.05)
+    other = nn.Sequential(nn.Embedding(5000, 16))
+    replace_embeddings(other, min_parameters=1, init="bag")
+    assert other[0](torch.arange(99)).std() < 1e-3
+
+
+class Features(nn.Module):
+    def __init__(self, kind, sizes=(300, 40, 5000), table=nn.Embedding):
+        super().__init__()
+        tables = [table(size, 8) for size in sizes]
+        named = {f"f{i}": table for i, table in enumerate(tables)}
+        self.tables = nn.ModuleDict(named) if kind == "dict" else nn.ModuleList(tables)
+
+        self.names = list(named) if kind == "dict" else range(len(sizes))
+
+    def forward(self, ids):
+        found = [self.tables[name](ids[:, i]) for i, name in enumerate(self.names)]
+        return torch.stack(found, 1)
+
+
+@pytest.mark.parametrize("indexing", ["identity", "independent"])
+@pytest.mark.parametrize("kind", ["list", "dict"])
+def test_a_list_of_tables_becomes_one_layer(kind, indexing):
+    model = Features(kind)
+    ids = torch.stack([torch.arange(40), torch.arange(40), torch.arange(40) * 100], 1)
+    assert model(ids).shape == (40, 3, 8)
+    report = replace_embeddings(
+        model, min_parameters=1000, num_buckets=100, indexing=indexing, one_table=True
+    )
+    layer = model.tables.layer
+    assert isinstance(layer, HashEmbedding)
+    assert [name for name, _, _ in report.replaced] == ["tables"]
+    assert layer.columns == ([300, 40, 5000] if indexing == "identity" else 3)
+    assert len(list(model.parameters())) == 2
+    assert report.total_after == sum(p.numel() for p in model.parameters()) == 800 + 5340 * 2
+    assert torch.equal(model(ids), model.tables(ids))  # column by column, or all at once
+    model(ids).sum().backward()
+    assert layer.weight.grad.any()
+    assert model(ids).std().item() == pytest.approx(1.0, rel=0.2)
+    twin = Features(kind)
+    replace_embeddings(
+        twin, min_parameters=1000, num_buckets=100, indexing=indexing, one_table=True
+    )
+    twin.load_state_dict(model.state_dict())
+    assert torch.equal(twin(ids), model(ids))
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(copied(ids), model(ids))
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(ids), model(ids))
+    if indexing == "identity":
+        with pytest.raises(ValueError, match="size of their column"):
+            model.tables["f1" if kind == "dict" else 1](torch.tensor([40]))
+
+
+def test_columns_look_like_a_list_or_a_dictionary():
+    model, named = Features("list"), Features("dict")
+    for one in (model, named):
+        replace_embeddings(one, min_parameters=1, num_buckets=100, one_table=True)
+    ids = torch.arange(5)
+    assert len(model.tables) == len(named.tables) == 3
+    assert [table.num_embeddings for table in model.tables] == [300, 40, 5000]
+    assert torch.equal(model.tables[-1](ids), model.tables[2](ids))
+    assert list(named.tables) == named.tables.keys() == ["f0", "f1", "f2"]
+    assert "f1" in named.tables
+    assert [table.embedding_dim for _, table in named.tables.items()] == [8, 8, 8]
+    with pytest.raises(KeyError):
+        named.tables["f9"]
+    with pytest.raises(IndexError):
+        model.tables[3]
+
+
+def test_bags_of_several_columns_in_one_table():
+    model = Features("list", table=lambda n, d: nn.EmbeddingBag(n, d, mode="sum"))
+    replace_embeddings(model, min_parameters=1, num_buckets=100, one_table=True)
+    layer = model.tables.layer
+    assert isinstance(layer, HashEmbeddingBag)
+    ids, offsets = torch.arange(5), torch.tensor([0, 2])
+    want = layer(ids, offsets, columns=torch.full((5,), 2))
+    assert torch.equal(model.tables[2](ids, offsets), want)
+
+
+def test_lists_that_cannot_be_one_table_are_replaced_one_by_one():
+    model = nn.Module()
+    model.tables = nn.ModuleList([nn.Embedding(5000, 16), nn.Embedding(5000, 8)])
+    report = replace_embeddings(model, min_parameters=1, one_table=True)
+    assert isinstance(model.tables[1], HashEmbedding)
+    assert report.skipped == [
+        ("tables", "its tables differ in width, type or options; its tables are treated one by one")
+    ]
+    mixed = nn.Module()
+    mixed.tables = nn.ModuleList([nn.Embedding(5000, 16), nn.Linear(16, 16)])
+    report = replace_embeddings(mixed, min_parameters=1, one_table=True)
+    assert [name for name, _, _ in report.replaced] == ["tables.0"]

@@ -22,6 +22,7 @@ def test_public_names():
         "HashEmbeddingBag",
         "HashSpec",
         "TextClassifier",
+        "keys",
         "optim",
         "plan",
         "replace_embeddings",

@@ -130,6 +130,19 @@ def test_the_numbers_of_a_section_are_what_its_code_prints(heading, tolerance):
     assert here == pytest.approx(there, abs=tolerance), message
 
 
+# --- docs/guides/ids.md --------------------------------------------------------------------------
+
+
+def test_the_diagnosis_that_the_page_shows_is_what_the_code_prints():
+    section = (DOCS / "guides" / "ids.md").read_text().partition("## Do ids collide?\n")[2]
+    code = re.search(r"^```python\n(.*?)^```", section, re.M | re.S)[1]
+    shown = re.search(r"^```text\n(.*?)^```", section, re.M | re.S)[1]
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(code, "ids.md", "exec"), {})
+    assert out.getvalue() == shown
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 

@@ -14,15 +14,18 @@ THRESHOLD = 0.5  # default probability above which a multi-label model gives a l
 
 
 def limits(
-    multilabel: bool, threshold: float | None, top: int | None
+    multilabel: bool, threshold: float | None, top: int | None, usual: float = THRESHOLD
 ) -> tuple[float | None, int | None]:
-    """Check threshold and number of answers; without both, the default for the kind of model."""
+    """Check threshold and number of answers; without both, the default for the kind of model.
+
+    usual: the threshold of a multi-label model, unless another one is given.
+    """
     if top is not None:
         top = whole_number("top", top, 1, 2**31 - 1)
     if threshold is not None:
         threshold = _checked(threshold)
     if threshold is None and top is None:
-        return (THRESHOLD, None) if multilabel else (None, 1)
+        return (usual, None) if multilabel else (None, 1)
     return threshold, top
 
 

@@ -40,9 +40,6 @@ class TextClassifier(TrainedClassifier):
         num_embeddings: K, the number of rows of importance weights. None (default) chooses it from
             the number of distinct n-grams in the training data.
         num_buckets: B, the number of component vectors. None (default) chooses it from K.
-        hidden_layers: widths of the hidden layers, from input to output (needs torch). The default,
-            none, is the paper's shallow model. It is fast, and on most data sets at least as
-            accurate.
         members: number of models in the ensemble. Each has its own hash functions; their logits are
             averaged. None (default) chooses: several where the data is small, fewer where it is
             large.
@@ -80,6 +77,8 @@ class TextClassifier(TrainedClassifier):
         class_counts_: the number of training texts of each class.
         report_: counts of the training data, and the sizes that were chosen.
         search_: what was tried and chosen; None if nothing had to be tried.
+        calibration_: the temperature that the logits were divided by, and for multi-label models
+            the threshold: found on rows that were not trained on. None if there were too few.
         history_: loss and other numbers of every pass.
 
     Example:
@@ -99,7 +98,6 @@ class TextClassifier(TrainedClassifier):
         num_hashes: int = 2,
         num_embeddings: int | None = None,
         num_buckets: int | None = None,
-        hidden_layers: tuple[int, ...] = (),
         members: int | None = None,
         device: str = "cpu",
         passes: int | None = None,
@@ -123,7 +121,6 @@ class TextClassifier(TrainedClassifier):
         self.num_hashes = num_hashes
         self.num_embeddings = num_embeddings
         self.num_buckets = num_buckets
-        self.hidden_layers = hidden_layers
         self.members = members
         self.device = device
         self.passes = passes

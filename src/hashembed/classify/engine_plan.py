@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from hashembed.core.checks import one_of, whole_number
@@ -11,11 +10,10 @@ from hashembed.engine.ensemble import VOTES, Ensemble, Votes, member_seeds
 from hashembed.engine.protocol import Engine, State
 from hashembed.engine.shallow.kernel import MAX_DIM
 from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.tensor_file import ModelFileError
 from hashembed.hashing.spec import HashSpec
 
-MAX_MEMBERS, MAX_LAYERS, MAX_WIDTH = 10_000, 1_000, 2**24
-DEEP_RATE = 0.003  # initial rate of Adam, with hidden layers
-DEEP_TEXTS, DEEP_PASSES = 100_000, (2, 5)  # texts to train on in total; least and most passes
+MAX_MEMBERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -24,28 +22,22 @@ class EnginePlan:
 
     spec: HashSpec
     embedding_dim: int
-    hidden_layers: tuple[int, ...] = ()
     members: int = 1
     multilabel: bool = False
     device: str = "cpu"
-    batch_norm: bool = False  # between hidden layers
     votes: Votes = "logits"  # what is averaged over the members
 
     def __post_init__(self) -> None:
         whole_number("embedding_dim", self.embedding_dim, 1, MAX_DIM)
         whole_number("members", self.members, 1, MAX_MEMBERS)
         one_of("votes", self.votes, VOTES)
-        whole_number("the number of hidden layers", len(self.hidden_layers), 0, MAX_LAYERS)
-        for width in self.hidden_layers:
-            whole_number("hidden_layers", width, 1, MAX_WIDTH)
-        for name in ("multilabel", "batch_norm"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, found {getattr(self, name)!r:.50}")
+        if not isinstance(self.multilabel, bool):
+            raise TypeError(f"multilabel must be True or False, found {self.multilabel!r:.50}")
 
     @property
     def shallow(self) -> bool:
         """Whether the shallow engine trains it."""
-        return not self.hidden_layers and self.device == "cpu"
+        return self.device == "cpu"
 
     @property
     def specs(self) -> list[HashSpec]:
@@ -67,19 +59,13 @@ class EnginePlan:
 
     def shapes(self, num_classes: int) -> dict[str, tuple[int, ...]]:
         """The names and shapes of the engine's `tensors()`."""
-        spec, widths = self.spec, (self.embedding_dim, *self.hidden_layers)
+        spec = self.spec
         shapes: dict[str, tuple[int, ...]] = {
             "E": (spec.num_buckets, self.embedding_dim),
             "P": (spec.num_embeddings, spec.num_hashes),
-            "W": (num_classes, widths[-1]),
+            "W": (num_classes, self.embedding_dim),
             "bias": (num_classes,),
         }
-        for i, (width, wider) in enumerate(pairwise(widths)):
-            shapes |= {f"hidden.{i}.weight": (wider, width), f"hidden.{i}.bias": (wider,)}
-        for i, width in enumerate(widths if self.hidden_layers and self.batch_norm else ()):
-            for name in ("weight", "bias", "mean", "variance"):
-                shapes[f"norms.{i}.{name}"] = (width,)
-            shapes[f"norms.{i}.documents"] = ()
         if self.members == 1:
             return shapes
         return {f"{i}.{name}": shapes[name] for i in range(self.members) for name in shapes}
@@ -88,15 +74,16 @@ class EnginePlan:
         """The fields as JSON values, without the device, which is not part of a model."""
         fields = asdict(self)
         del fields["device"]
-        return fields
+        return {**fields, "hidden_layers": []}  # earlier versions look for them
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "EnginePlan":
-        """The plan from `to_dict`."""
-        # Files without these fields have batch normalisation, and average probabilities.
-        older = {"batch_norm": True, "votes": "probabilities"}
-        fields = {**older, **saved, "spec": HashSpec(**saved["spec"])}
-        fields["hidden_layers"] = tuple(fields["hidden_layers"])
+        """The plan from `to_dict`, of this version or an earlier one."""
+        # Without this field, an ensemble averages probabilities.
+        fields = {"votes": "probabilities", **saved, "spec": HashSpec(**saved["spec"])}
+        if (hidden := fields.pop("hidden_layers", [])) != []:
+            raise ModelFileError(_has_hidden_layers(hidden))
+        fields.pop("batch_norm", None)  # it was between hidden layers
         return cls(**fields)
 
     def _member(self, spec: HashSpec, num_classes: int, threads: int | None) -> Engine:
@@ -109,50 +96,42 @@ class EnginePlan:
                 seed=spec.seed,
                 threads=threads,
             )
-        deep = _deep_model()
-        model: Engine = deep(
+        from hashembed.nn.engine.model import DeepModel
+
+        return DeepModel(
             spec,
             self.embedding_dim,
             num_classes,
-            self.hidden_layers,
-            batch_norm=self.batch_norm,
             multilabel=self.multilabel,
-            optimizer="adam" if self.hidden_layers else "adagrad",
+            optimizer="adagrad",
             seed=spec.seed,
             device=self.device,
         )
-        return model
 
     def _restored(self, spec: HashSpec, tensors: State, threads: int | None) -> Engine:
         if self.shallow:
             return ShallowModel.from_tensors(
                 spec, tensors, multilabel=self.multilabel, threads=threads
             )
-        model: Engine = _deep_model().from_tensors(
+        from hashembed.nn.engine.model import DeepModel
+
+        return DeepModel.from_tensors(
             spec,
             tensors,
             multilabel=self.multilabel,
-            optimizer="adam" if self.hidden_layers else "adagrad",
+            optimizer="adagrad",
             seed=spec.seed,
             device=self.device,
         )
-        return model
 
 
-def deep_passes(texts: int) -> int:
-    """Default passes with hidden layers: few for large data, which would be memorised."""
-    least, most = DEEP_PASSES
-    return min(max(round(DEEP_TEXTS / max(texts, 1)), least), most)
-
-
-def _deep_model() -> Any:
-    try:
-        from hashembed.nn.engine.model import DeepModel
-    except ImportError:
-        raise ImportError(
-            'hidden layers and GPUs need torch: pip install "hashembed[torch]"'
-        ) from None
-    return DeepModel
+def _has_hidden_layers(widths: Any) -> str:
+    """What an error says about the model file of an earlier version."""
+    shown = ", ".join(map(str, widths)) if isinstance(widths, list) else str(widths)
+    return (
+        f"has a model with hidden layers ({shown:.50}), which TextClassifier no longer has: train "
+        "a new model, or read the file with the version of hashembed that wrote it"
+    )
 
 
 def choose_device(device: str) -> str:
@@ -163,7 +142,7 @@ def choose_device(device: str) -> str:
         raise ValueError(
             f"{named('device')} must be 'auto', 'cpu', 'cuda' or 'cuda:N', found {device!r}"
         )
-    found = "torch is not installed"
+    found = 'torch is not installed (pip install "hashembed[torch]")'
     try:
         import torch
     except ImportError:

@@ -12,7 +12,8 @@ from hashembed.classify.engine_plan import EnginePlan, choose_device
 from hashembed.classify.quantize import BITS, decode, encode
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.trained import TrainedClassifier
-from hashembed.core.background import in_background
+from hashembed.core.arrays import F32
+from hashembed.core.background import in_background, map_in_two
 from hashembed.core.checks import whole_number
 from hashembed.core.half import to_half
 from hashembed.core.threads import cpu_count
@@ -31,6 +32,7 @@ from hashembed.engine.tensor_file import (
 from hashembed.text.config import TextConfig
 
 if TYPE_CHECKING:
+    from hashembed.classify.calibrating import Calibration
     from hashembed.classify.choose.search import Search
     from hashembed.classify.targets import Form
 
@@ -81,7 +83,8 @@ def save_classifier(
         "class_counts": classifier.class_counts_.tolist(),
         "texts_seen": classifier.texts_seen_,
         "history": classifier.history_.to_dict(),
-        "search": None if classifier.search_ is None else classifier.search_.to_dict(),
+        "search": _saved(classifier.search_),
+        "calibration": _saved(classifier.calibration_),
         "stream_rate": classifier.stream_rate_,
         "stream_position": classifier.stream_position_.to_dict(),
         "mean_squares": squares() if squares is not None else None,
@@ -117,6 +120,7 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
     self.stream_position_ = StreamPosition.from_dict(meta.get("stream_position") or {})
     self.history_ = History.from_dict(meta["history"])
     self.search_ = _search(meta.get("search"))
+    self.calibration_ = _calibration(meta.get("calibration"))
     if meta.get("coded"):
         tensors = _decoded(tensors, plan, meta["coded"])
     _check_shapes(tensors, plan.shapes(len(self.classes_)), for_training)
@@ -142,7 +146,7 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
 def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any]:
     """The constructor's arguments. JSON has no tuples; other versions have other arguments."""
     params = {name: value for name, value in saved.items() if name in cls._parameters()}
-    for name in ("ngrams", "subwords", "hidden_layers"):
+    for name in ("ngrams", "subwords"):
         if isinstance(params.get(name), list):
             params[name] = tuple(params[name])
     if isinstance(params.get("class_weight"), list):
@@ -166,6 +170,18 @@ def _search(saved: Any) -> "Search | None":
     from hashembed.classify.choose.search import Search
 
     return Search.from_dict(saved)
+
+
+def _calibration(saved: Any) -> "Calibration | None":
+    if saved is None:
+        return None
+    from hashembed.classify.calibrating import Calibration
+
+    return Calibration.from_dict(saved)
+
+
+def _saved(found: "Search | Calibration | None") -> dict[str, Any] | None:
+    return None if found is None else found.to_dict()
 
 
 def _form(form: Any, plan: EnginePlan) -> "Form":
@@ -238,7 +254,7 @@ def _flag(name: str, value: Any) -> bool:
 def _plan_here(plan: EnginePlan, device: Any, tensors: Arrays, for_training: bool) -> EnginePlan:
     """The plan on a device of this machine. A training state needs the device it came from."""
     plan = replace(plan, device=_device_here(device))
-    if not for_training or plan.hidden_layers:
+    if not for_training:
         return plan
     by_torch = any(name.rpartition(".")[2] == "steps" for name in tensors)
     if by_torch and plan.shallow:
@@ -293,15 +309,18 @@ def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
     bits, out = coded["bits"], dict(tensors)
     if bits not in BITS:
         raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")
-    for name, largest in coded["largest"].items():
-        codes = tensors[name]
+
+    def decoded(name: str) -> F32:
+        codes, largest = tensors[name], coded["largest"][name]
         width = plan.embedding_dim if name.endswith("E") else plan.spec.num_hashes
         if codes.dtype != np.uint8 or codes.shape[1:] != (-(-width * bits // 8),):
             raise ModelFileError(f"has codes of {name!r:.50} of a wrong shape or type")
         if not (isinstance(largest, float) and 0 < largest <= LARGEST):
             raise ModelFileError(f"has {largest!r:.20} as the largest number of {name!r:.50}")
-        out[name] = decode(codes, largest, bits, width)
-    return out
+        return decode(codes, largest, bits, width)
+
+    names = list(coded["largest"])
+    return out | dict(zip(names, map_in_two(decoded, names), strict=True))
 
 
 def _check_shapes(

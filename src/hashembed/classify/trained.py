@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.classify.answers import best, chosen, limits
+from hashembed.classify.answers import THRESHOLD, best, chosen, limits
 from hashembed.classify.engine_plan import EnginePlan
 from hashembed.classify.estimator import Estimator
 from hashembed.classify.stream_position import StreamPosition
@@ -21,6 +21,7 @@ from hashembed.text.config import Punctuation, TextConfig
 from hashembed.text.pipeline import text_to_bags
 
 if TYPE_CHECKING:
+    from hashembed.classify.calibrating import Calibration
     from hashembed.classify.choose.budget import Effort
     from hashembed.classify.choose.search import Search
     from hashembed.classify.choose.trial import Metric
@@ -50,7 +51,6 @@ class TrainedClassifier(Estimator):
     num_hashes: int
     num_embeddings: int | None
     num_buckets: int | None
-    hidden_layers: tuple[int, ...]
     members: int | None
     device: str
     passes: int | None
@@ -76,6 +76,7 @@ class TrainedClassifier(Estimator):
     model_: Engine
     report_: "FitReport"
     search_: "Search | None"
+    calibration_: "Calibration | None"
     history_: History
     stream_rate_: float | None  # learning rate of `partial_fit`, chosen in its first call
     stream_position_: StreamPosition
@@ -100,7 +101,7 @@ class TrainedClassifier(Estimator):
         Args:
             texts: one str for each document.
             threshold: for multi-label models: return the labels with a probability above it. None
-                (default) is 0.5. For a model with one label per text, use `predict_top` instead.
+                (default) is `threshold_`. For a model with one label per text, use `predict_top`.
         """
         model = self._fitted()
         if self.label_form_ == "single" and threshold is None:
@@ -111,7 +112,7 @@ class TrainedClassifier(Estimator):
         if self._multilabel:
             from hashembed.classify.targets import decode
 
-            given = chosen(z, True, *limits(True, threshold, None))
+            given = chosen(z, True, *self._limits(threshold, None))
             return decode(given, self.classes_, self.label_form_)
         if threshold is not None:
             raise ValueError(
@@ -152,9 +153,9 @@ class TrainedClassifier(Estimator):
     def transform(self, texts: Any) -> Any:
         """Return the vectors of texts (texts, d), float32: the sums of their n-grams' vectors.
 
-        These vectors are the input of the output layer, or of the first hidden layer. An ensemble
-        returns the vectors of all members, concatenated. The vector of a text without words is
-        zero. In a scikit-learn pipeline the vectors are features for another estimator.
+        These vectors are the input of the output layer. An ensemble returns the vectors of all
+        members, concatenated. The vector of a text without words is zero. In a scikit-learn
+        pipeline the vectors are features for another estimator.
         """
         model = self._fitted()
         vectors = model.vectors(text_to_bags(texts, self.text_config_, self.threads))
@@ -223,24 +224,25 @@ class TrainedClassifier(Estimator):
     def explain(self, text: str, class_: Any = None) -> "Explanation":
         """Show how much each n-gram of a text adds to the logit of each class.
 
-        The explanation is exact for shallow models on the CPU and for ensembles of them; an
-        ensemble from an older file, which averages probabilities, is an exception. With hidden
-        layers, on a GPU, or for such an ensemble, the contribution of an n-gram is what the logit
-        loses without it. These contributions do not add up to the logit; `unexplained` is the
-        difference. A text without words is explained by the class frequencies alone.
+        The explanation is exact: contributions and bias add up to the logit, on a GPU up to
+        rounding. An ensemble from an older file, which averages probabilities, is an exception.
+        There the contribution of an n-gram is what the logit loses without it, and `unexplained` is
+        the difference to the logit. A text without words is explained by the class frequencies
+        alone.
 
         Args:
             text: one text.
             class_: the class that the result is printed for. None (default) is the likeliest.
         """
+        from hashembed.classify.explain.parts import parts_of
         from hashembed.classify.explain.text import explain_by_occlusion, explain_text
 
         if not isinstance(text, str):
             raise TypeError(f"explain takes one text, a str, found {type(text).__name__}")
         model = self._fitted()
         classes = self.classes_.tolist()
-        if (shallow := linear(model)) is not None:
-            found = explain_text(shallow, self.text_config_, classes, text)
+        if parts_of(model):
+            found = explain_text(model, self.text_config_, classes, text)
         else:
             found = explain_by_occlusion(
                 model.scores, self.text_config_, classes, text, multilabel=self._multilabel
@@ -300,6 +302,17 @@ class TrainedClassifier(Estimator):
         p[empty] = self.prior_  # not through its logits, which are clipped at one in a million
         return p
 
+    @property
+    def threshold_(self) -> float:
+        """The probability above which a multi-label model gives a label; 0.5 unless calibrated."""
+        self._fitted()
+        return THRESHOLD if self.calibration_ is None else self.calibration_.threshold
+
+    def _limits(self, threshold: float | None, top: int | None) -> tuple[float | None, int | None]:
+        if not self.__sklearn_is_fitted__():
+            return limits(False, threshold, top)
+        return limits(self._multilabel, threshold, top, self.threshold_)
+
     def _prior_logits(self) -> F32:
         prior = np.clip(self.prior_.astype(np.float64), 1e-6, 1 - 1e-6)
         logits = np.empty_like(prior)
@@ -311,7 +324,7 @@ class TrainedClassifier(Estimator):
     ) -> "_Judged":
         from hashembed.classify.targets import check_counts, encode
 
-        asked = limits(self.__sklearn_is_fitted__() and self._multilabel, threshold, top)
+        asked = self._limits(threshold, top)
         z, empty = self._scored(texts)
         truth = encode(labels, self.classes_, self.label_form_)
         check_counts(len(z), truth)
@@ -333,9 +346,7 @@ def shallow_model(clf: TrainedClassifier, wish: str) -> LinearModel:
     if model is None:
         plan = clf.engine_plan_
         found = "is an ensemble that averages probabilities"
-        if plan.hidden_layers:
-            found = "has hidden layers"
-        elif not plan.shallow:
+        if not plan.shallow:
             found = f"runs on {plan.device}"
         raise NotShallowError(f"only shallow models on the CPU can {wish}, but this model {found}")
     return model

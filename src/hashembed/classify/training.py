@@ -11,23 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.classify.calibrating import calibrate, leaving_rows_out
 from hashembed.classify.choose.budget import EFFORTS
 from hashembed.classify.choose.search import Chosen, Search
 from hashembed.classify.choose.space import Open
 from hashembed.classify.choose.trial import METRICS
 from hashembed.classify.documents import Documents
-from hashembed.classify.engine_plan import (
-    DEEP_RATE,
-    MAX_MEMBERS,
-    EnginePlan,
-    choose_device,
-    deep_passes,
-)
+from hashembed.classify.engine_plan import MAX_MEMBERS, EnginePlan, choose_device
 from hashembed.classify.report import FitReport
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.targets import Targets, check_counts, encode, join
 from hashembed.classify.trained import TrainedClassifier, shallow_model
-from hashembed.core.arrays import F32
+from hashembed.core.arrays import F32, I64
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.memory import return_freed
 from hashembed.core.wording import given, named
@@ -40,6 +35,7 @@ from hashembed.engine.defaults import (
 )
 from hashembed.engine.history import History
 from hashembed.engine.labels import (
+    Labels,
     check_class_weight,
     document_weights,
     sample_weights,
@@ -107,22 +103,26 @@ def fit_texts(
     for the tables if nobody else holds them.
     """
     check_arguments(clf, options)
-    texts, open_, search = waiting.pop(), left_open(clf), None
+    texts, open_, search, chosen = waiting.pop(), left_open(clf), None, None
     if clf.effort != "fast" and (open_.text or open_.training or open_.members is None):
-        from hashembed.classify.choose.race import choose_settings
+        from hashembed.classify.choose.race import choose_settings, settings_of_few
         from hashembed.text.arrow import to_arrow
 
         texts = to_arrow(texts)
+        options = _checked_validation(options, targets)  # before the race, which may take long
         weights, weighed = weigh(clf, len(texts), targets, sample_weight)
         kept = None
         if options.validation is None and clf.validation_fraction:
             kept, _ = split(len(texts), clf.validation_fraction, clf.seed)
         search = choose_settings(clf, open_, texts, weighed, weights, kept)
-    text = open_.text_config() if search is None else search.chosen.text
+        chosen = settings_of_few(clf, open_, texts, len(targets.classes))
+        chosen = chosen if search is None else search.chosen
+    text = open_.text_config() if chosen is None else chosen.text
     bags = text_to_bags(texts, text, clf.threads)
     del texts
     return_freed()  # tables take its place
-    fit_bags(clf, bags, targets, sample_weight, options, search, fast=clf.effort == "fast")
+    fast = clf.effort == "fast"
+    fit_bags(clf, bags, targets, sample_weight, options, chosen, search, fast=fast)
 
 
 def only_batch(
@@ -169,15 +169,18 @@ def fit_bags(
     targets: Targets,
     sample_weight: npt.ArrayLike | None,
     options: FitOptions,
+    chosen: Chosen | None = None,
     search: Search | None = None,
     *,
     fast: bool,
 ) -> None:
-    """Train a new model on all documents, with what a search has chosen; `fast`: small tables."""
+    """Train a new model on all documents, with what was chosen, or by rules.
+
+    search: how it was chosen. fast: small tables.
+    """
     check_arguments(clf, options)
     weights, targets = weigh(clf, len(bags), targets, sample_weight)
     distinct = count_distinct(bags.keys, clf.threads)
-    chosen = None if search is None else search.chosen
     config = _train_config(clf, bags, len(targets.classes), distinct, chosen)
     if search is not None:
         search = replace(search, chosen=_as_trained(clf, search.chosen, config))
@@ -195,7 +198,7 @@ def fit_bags(
     if options.validation is not None:
         held_out = _held_out(clf, targets, text, *options.validation)
     _begin(clf, targets, sizes, text, members)
-    clf.search_ = search
+    clf.search_, clf.calibration_ = search, None
     _count(clf, targets)
     clf.report_ = _report(clf, bags, distinct)
     if options.validation is None and clf.validation_fraction:
@@ -210,7 +213,11 @@ def fit_bags(
             save_training_state(path, state, run)
 
     clf.history_ = History()
-    with _progress(clf, config.passes, len(train.bags)) as bar:
+    leaving: AbstractContextManager[list[I64]] = nullcontext([])
+    calibrated = clf.class_weight is None  # such weights change probabilities on purpose
+    if calibrated and held_out is None:
+        leaving = leaving_rows_out(clf.model_, len(train.bags), clf.seed)
+    with leaving as left_out, _progress(clf, config.passes, len(train.bags)) as bar:
         fit(
             clf.model_,
             train.bags,
@@ -222,6 +229,8 @@ def fit_bags(
             resume=resume,
             history=clf.history_,
         )
+    if calibrated:
+        clf.calibration_ = calibrate(clf.model_, train, left_out, held_out, clf.metric)
     if clf.verbose and (outcome := clf.history_.outcome()):
         print(outcome, file=sys.stderr)
 
@@ -234,13 +243,13 @@ def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | N
         _begin(clf, targets, sizes, text_config(clf), clf.members or 1)
         clf.history_ = History()
         clf.search_ = None
+        clf.calibration_ = None
     if more := len(targets.classes) - len(clf.classes_):
         shallow_model(clf, "learn new labels").grow(len(targets.classes))
         clf.classes_ = targets.classes
         clf.class_counts_ = np.append(clf.class_counts_, np.zeros(more, np.int64))
     if clf.stream_rate_ is None:
-        rate = clf.learning_rate or (DEEP_RATE if clf.hidden_layers else None)
-        clf.stream_rate_ = rate or default_rate(bags, len(clf.classes_))
+        clf.stream_rate_ = clf.learning_rate or default_rate(bags, len(clf.classes_))
     size = clf.batch_size or STREAM_BATCH
     steps = -(-len(bags) // size)
     clf.model_.train(
@@ -330,19 +339,16 @@ def _train_config(
     clf: TrainedClassifier, bags: Bags, classes: int, distinct: int, chosen: Chosen | None
 ) -> TrainConfig:
     passes, rate = clf.passes, clf.learning_rate
-    if chosen is not None and not clf.hidden_layers:
+    if chosen is not None:
         rate = chosen.learning_rate
         passes = chosen.passes if clf.patience is None else passes
     usual = default_passes(bags, distinct)
     open_ended = passes is None and clf.patience is not None
-    if clf.hidden_layers:
-        rate, usual = rate or DEEP_RATE, deep_passes(len(bags))
-    elif open_ended:
+    if open_ended:
         rate = rate or default_rate(bags, classes, usual)
     return TrainConfig(
         passes=passes or (PATIENT_PASSES if open_ended else usual),
         learning_rate=rate,
-        decay=bool(clf.hidden_layers) and not open_ended,
         batch_size=clf.batch_size or default_batch(bags),
         patience=clf.patience,
         seed=clf.seed,
@@ -350,7 +356,7 @@ def _train_config(
 
 
 def _as_trained(clf: TrainedClassifier, chosen: Chosen, config: TrainConfig) -> Chosen:
-    """The choice with the passes and the rate in use: hidden layers and patience have their own."""
+    """The choice with the passes and the rate in use: patience has its own."""
     passes = config.passes if clf.patience is None else clf.passes
     rate = config.learning_rate or chosen.learning_rate
     return replace(chosen, passes=passes, learning_rate=float(rate))
@@ -360,16 +366,35 @@ def _held_out(
     clf: TrainedClassifier, targets: Targets, text: TextConfig, texts: Any, labels: Any
 ) -> Documents:
     """The validation data that `fit` was given."""
-    truth = encode(labels, targets.classes, targets.form)
     bags = text_to_bags(texts, text, clf.threads)
-    check_counts(len(bags), truth, "validation ")
+    return Documents(bags, _validation_labels(targets, labels, len(bags)))
+
+
+def _checked_validation(options: FitOptions, targets: Targets) -> FitOptions:
+    """The options, with validation texts in Arrow; refuse validation data that does not fit."""
+    if options.validation is None:
+        return options
+    from hashembed.text.arrow import to_arrow
+
+    texts, labels = options.validation
+    texts = to_arrow(texts)
+    if isinstance(labels, Iterator):  # they are read again after the race
+        labels = list(labels)
+    _validation_labels(targets, labels, len(texts))
+    return replace(options, validation=(texts, labels))
+
+
+def _validation_labels(targets: Targets, labels: Any, texts: int) -> Labels:
+    """The labels of validation texts, all of which must occur in the training data."""
+    truth = encode(labels, targets.classes, targets.form)
+    check_counts(texts, truth, "validation ")
     unknown = truth.classes[len(targets.classes) :]
     if len(unknown):
         raise ValueError(
             f"found the label {unknown.tolist()[0]!r} in the validation data, but not in the "
             "training data: leave such texts out, or add some to the training data"
         )
-    return Documents(bags, truth.labels)
+    return truth.labels
 
 
 def _fingerprint(
@@ -402,7 +427,6 @@ def _begin(
     clf.engine_plan_ = EnginePlan(
         HashSpec(*sizes, clf.num_hashes, seed=clf.seed),
         clf.embedding_dim or choose_dim(len(targets.classes)),
-        tuple(clf.hidden_layers),
         members,
         targets.multilabel,
         choose_device(clf.device),

@@ -1,6 +1,7 @@
 """Other names for the options of `hashembed train`: fastText's, and those of earlier versions.
 
-They work, but --help does not list them. fastText writes one dash, as in `-lr 0.5`.
+They work, but --help does not list them. fastText writes one dash, as in `-lr 0.5`. An option that
+no longer exists gets a sentence (`GONE`).
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ SAME = {  # other name -> option
     "rows": "--num-embeddings",
     "buckets": "--num-buckets",
     "hashes": "--num-hashes",
-    "hidden": "--hidden-layers",
     "rate": "--learning-rate",
     "lr": "--learning-rate",
     "epoch": "--passes",
@@ -23,6 +23,11 @@ SAME = {  # other name -> option
     "validate": "--validation",
     "output": "--output",
 }
+_NO_HIDDEN = (
+    "there are no hidden layers any more: on no data set were they clearly better than none. For "
+    "a network of your own in PyTorch, use HashEmbeddingBag."
+)
+GONE = {"hidden-layers": _NO_HIDDEN, "hidden": _NO_HIDDEN}  # option -> why, and what to use
 
 
 class WithAliases(Subcommand):
@@ -45,6 +50,8 @@ def translate(args: list[str]) -> list[str]:
         bare = name.removeprefix("-").removeprefix("-")
         if bare == name or not bare:
             out.append(arg)
+        elif bare in GONE:
+            raise click.UsageError(f"{name}: {GONE[bare]}")
         elif name == "--balanced":
             _refuse_other_weights(args)
             out += ["--class-weight", "balanced"]

@@ -16,7 +16,8 @@ threshold_option = click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
     metavar="P",
-    help="Give only classes with a probability above P. Multi-label models: 0.5 by default.",
+    help="Give only classes with a probability above P. Multi-label models have a default, which "
+    "training chose.",
 )
 
 

@@ -103,12 +103,14 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
             f"k = {spec['num_hashes']}, d = {engine['embedding_dim']}: "
             f"{parameters:,} parameters{coded}",
         ),
-        ("layers", _layers(engine)),
+        ("members", _members(engine)),
         ("classes", f"{len(classes):,}: {shown}{more}"),
         ("labels", "one per text" if meta["label_form"] == "single" else "any number per text"),
         ("trained on", f"{meta['texts_seen']:,} texts"),
         ("saved", "for training" if meta["for_training"] else "for predictions"),
     ]
+    if hidden := engine.get("hidden_layers"):
+        lines.append(("hidden", f"layers of {hidden}, which this version cannot load"))
     if meta.get("search"):
         from hashembed.classify.choose.search import Search
 
@@ -117,6 +119,11 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
             ("chosen", f"by {search.metric}, from {len(search.trials)} trials"),
             ("the same", search.chosen.command()),
         ]
+    if found := meta.get("calibration"):
+        text = f"temperature {found['temperature']:.3g}"
+        if meta["label_form"] != "single":
+            text += f", threshold {found['threshold']:g}"
+        lines.append(("calibrated", f"{text}, on {found['rows']:,} texts left out of training"))
     for epoch in meta["history"]["epochs"]:
         text = f"loss {epoch['loss']:.4f}, {epoch['seconds']:.2f} s"
         if epoch["validation_accuracy"] is not None:
@@ -125,13 +132,11 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _layers(engine: dict[str, Any]) -> str:
-    hidden = ", ".join(str(width) for width in engine["hidden_layers"])
-    text = f"hidden {hidden}" if hidden else "no hidden layers"
+def _members(engine: dict[str, Any]) -> str:
     if engine["members"] == 1:
-        return text
+        return "1"
     votes = engine.get("votes", "probabilities")  # older files have no such field
-    return f"{text}; an ensemble of {engine['members']}, mean of {votes}"
+    return f"an ensemble of {engine['members']}, mean of {votes}"
 
 
 def _product(shape: list[int]) -> int:

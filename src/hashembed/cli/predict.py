@@ -109,7 +109,7 @@ def predict_command(
 
     classifier = TextClassifier.load(model, threads=threads)
     several = classifier.label_form_ != "single"
-    asked = limits(several, threshold, top)
+    asked = limits(several, threshold, top, classifier.threshold_)
     kept = output is not None and (True if keep is None else keep)
     batches = Batches(read_text_batches(sources, keep=kept, **reading(options)))
     asking: _Asked

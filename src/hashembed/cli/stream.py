@@ -128,17 +128,17 @@ def _check_same_options(
     for name in keeps:
         has = chosen.get(name, getattr(loaded, name))
         if was_given(ctx, name) and wanted[name] != has:
-            asked, made = _spelled(name, wanted[name]), _spelled(name, has)
+            asked, made = _spelled(wanted[name]), _spelled(has)
             raise click.UsageError(
                 f"{names[name]} is {asked}, but {options.output} was made with {made}: "
                 f"leave out {names[name]}, or write to another file."
             )
 
 
-def _spelled(name: str, value: Any) -> str:
+def _spelled(value: Any) -> str:
     """The value of an option as the command's user would write it."""
     if isinstance(value, tuple):
-        return ("," if name == "hidden_layers" else "-").join(map(str, value)) or "none"
+        return "-".join(map(str, value))
     if value is None:
         return "its default"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)

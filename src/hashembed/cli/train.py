@@ -46,16 +46,6 @@ fastText's options (-lr, -epoch, -dim, -wordNgrams, -minn, -maxn) work too."""
 _count = quantity(COUNT_UNITS, "1M or 500k")
 
 
-def _widths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """'1000,500' -> (1000, 500)."""
-    parts = value.split(",") if value else []
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise click.BadParameter(
-            f"found {value!r}, expected widths of layers, such as 1000 or 1000,500."
-        )
-    return tuple(int(part) for part in parts)
-
-
 def _seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not 0 <= value < float("inf"):
         raise click.BadParameter(f"found {value}, expected a number of seconds, 0 or more.")
@@ -162,12 +152,6 @@ def _class_weight(
     default="8",
     show_default=True,
     help="Bits of a number in the model file.",
-)
-@click.option(
-    "--hidden-layers",
-    callback=_widths,
-    metavar="WIDTHS",
-    help="Widths of hidden layers, such as 1000,1000. None by default.",
 )
 @click.option(
     "--members",

@@ -17,7 +17,6 @@ MODEL_OPTIONS = (
     "num_hashes",
     "num_embeddings",
     "num_buckets",
-    "hidden_layers",
     "members",
     "seed",
 )

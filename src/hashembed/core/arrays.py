@@ -42,3 +42,12 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     return np.asarray(ordered[first])
+
+
+def is_among(values: npt.NDArray[Any], among: npt.NDArray[Any]) -> Bools:
+    """Which values (n,) are among others. `np.isin` imports `numpy.ma`, too."""
+    if not len(among):
+        return np.zeros(len(values), np.bool_)
+    ordered = np.sort(among)
+    places = np.searchsorted(ordered, values)
+    return np.asarray(ordered[np.minimum(places, len(ordered) - 1)] == values)

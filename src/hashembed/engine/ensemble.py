@@ -5,7 +5,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
-from hashembed.core.arrays import F32, I64
+from hashembed.core.arrays import F32, I64, is_among
+from hashembed.core.background import map_in_two
 from hashembed.core.checks import one_of
 from hashembed.engine.labels import Labels
 from hashembed.engine.outputs import fill_mean_scores
@@ -51,6 +52,7 @@ class Ensemble:
     """
 
     text_scorer: object = None  # of `engine/shallow/texts.py`
+    left_out: Sequence[I64] = ()  # rows that a member does not train on, for each of them
 
     def __init__(self, members: Sequence[Engine], votes: Votes = "logits") -> None:
         if not members:
@@ -63,7 +65,7 @@ class Ensemble:
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickling and copying: without what points to the members' tables."""
-        return {name: value for name, value in vars(self).items() if name != "text_scorer"}
+        return {n: v for n, v in vars(self).items() if n not in ("text_scorer", "left_out")}
 
     @classmethod
     def from_tensors(
@@ -71,7 +73,7 @@ class Ensemble:
     ) -> "Ensemble":
         """The ensemble that `tensors` came from; `make(i, tensors)` makes its member i."""
         count = len({name.partition(".")[0] for name in tensors})
-        return cls([make(i, _part(tensors, i)) for i in range(count)], votes)
+        return cls(map_in_two(lambda i: make(i, _part(tensors, i)), range(count)), votes)
 
     @property
     def parts(self) -> list[ShallowModel]:
@@ -83,6 +85,11 @@ class Ensemble:
     def importance(self) -> bool:
         """Whether all parts have importance weights."""
         return all(part.importance for part in self.parts)
+
+    def scale_logits(self, factor: float) -> None:
+        """Multiply the logits, by those of all members. Probabilities are averaged as they are."""
+        for member in self.members:
+            member.scale_logits(factor)
 
     def grow(self, num_classes: int) -> None:
         """Add classes to all parts."""
@@ -128,7 +135,14 @@ class Ensemble:
             )
             return np.asarray(losses.mean(axis=0, dtype=np.float64), np.float32)
         total = np.zeros(len(order), np.float64)
+        trained = len(self.members) * len(order)
         for number, member in enumerate(self.members, 1):
+            own = weights
+            if self.left_out:
+                rows = self.left_out[number - 1]
+                own = np.ones(len(bags), np.float32) if weights is None else weights.copy()
+                own[rows] = 0
+                trained -= int(np.count_nonzero(is_among(order, rows)))
             try:
                 total += member.train(
                     bags,
@@ -136,13 +150,13 @@ class Ensemble:
                     _order_of(number, order),
                     rates,
                     batch_size=batch_size,
-                    weights=weights,
+                    weights=own,
                     snippets=snippets,
                 )
             except LossNotFiniteError as error:
                 message = f"member {number} of {len(self.members)}: {error}"
                 raise LossNotFiniteError(message) from None
-        return (total / len(self.members)).astype(np.float32)
+        return (total * (len(order) / max(trained, 1))).astype(np.float32)
 
     def snippets(self, bags: Bags, seed: int, epoch: int, minimum: int, maximum: int) -> Snippets:
         """A run of keys of each document, the same for all members."""

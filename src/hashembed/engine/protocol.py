@@ -111,6 +111,9 @@ class Engine(Protocol):
     def probabilities(self, bags: Bags) -> F32:
         """Softmax or sigmoids of the logits (documents, classes)."""
 
+    def scale_logits(self, factor: float) -> None:
+        """Multiply the logits by a factor."""
+
     def tensors(self) -> State:
         """The weights, for a file."""
 

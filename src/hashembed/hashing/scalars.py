@@ -9,7 +9,7 @@ import os
 import numpy as np
 
 from hashembed.core.njit import njit
-from hashembed.hashing.spec import ID_ROUNDS
+from hashembed.hashing.spec import GOLDEN, ID_ROUNDS
 
 u32 = np.uint32
 u64 = np.uint64
@@ -23,6 +23,7 @@ _BODY = u32(0xE6546B64)
 SALT = u64(int.from_bytes(os.urandom(8), "little"))
 SPREAD = u64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 _R0, _R1, _R2, _R3 = (u32(r) for r in ID_ROUNDS)
+_GOLDEN = u32(GOLDEN)
 
 
 @njit(inline="always")
@@ -82,13 +83,13 @@ def lane_b(key):
 
 
 @njit(inline="always")
-def id_key(i):
-    """Key of an integer id."""
-    a, b = lane_a(i), lane_b(i)
-    a = u32(a ^ fmix32(u32(b + _R0)))
-    b = u32(b ^ fmix32(u32(a + _R1)))
-    a = u32(a ^ fmix32(u32(b + _R2)))
-    b = u32(b ^ fmix32(u32(a + _R3)))
+def id_key(i, column):
+    """Key of an integer id in a column."""
+    a, b, salt = lane_a(i), lane_b(i), u32(u32(column) * _GOLDEN)
+    a = u32(a ^ fmix32(u32(b + u32(_R0 + salt))))
+    b = u32(b ^ fmix32(u32(a + u32(_R1 + salt))))
+    a = u32(a ^ fmix32(u32(b + u32(_R2 + salt))))
+    b = u32(b ^ fmix32(u32(a + u32(_R3 + salt))))
     return pack(a, b)
 
 

@@ -7,7 +7,7 @@ implement the same functions for CPU kernels (`scalars.py`, `locate.py`) and tor
 
     word          -> key        two lanes of MurmurHash3_x86_32
     n-gram        -> key        MurmurHash3_x86_32 over its words' lanes
-    integer id    -> key        a bijection of the 64-bit integers
+    integer id    -> key        a bijection of the 64-bit integers, another one for each column
     key           -> row, k buckets
 
 A key is two 32-bit lanes (a, b) in one int64, with b in the high half.
@@ -31,6 +31,7 @@ INDEXINGS: tuple[Indexing, ...] = get_args(Indexing)
 
 MAX_SIZE = 2**32
 MAX_HASHES = 64
+MAX_COLUMNS = 2**16
 
 # Fixed constants that separate the domains: the binary digits of pi after the point, in order.
 WORD_SEEDS = (0x243F6A88, 0x85A308D3)
@@ -134,16 +135,22 @@ def ngram_key(words: Sequence[str]) -> int:
 
 
 @_wrapping
-def id_keys(ids: npt.ArrayLike) -> I64:
-    """Keys of integer ids: four Feistel rounds, so distinct ids have distinct keys."""
+def id_keys(ids: npt.ArrayLike, columns: npt.ArrayLike = 0) -> I64:
+    """Keys of integer ids: four Feistel rounds, so distinct ids have distinct keys.
+
+    columns: the number of the column that each id stands in, in any shape that broadcasts to that
+    of the ids (default 0). It salts all four rounds, so equal ids of different columns have keys
+    that have nothing in common.
+    """
     ids = np.asarray(ids)
     if ids.size and ids.dtype.kind not in "iu":
         raise TypeError(f"ids must be whole numbers, found an array of {ids.dtype}")
     a, b = unpack(ids)
-    a = a ^ fmix32(b + np.uint32(ID_ROUNDS[0]))
-    b = b ^ fmix32(a + np.uint32(ID_ROUNDS[1]))
-    a = a ^ fmix32(b + np.uint32(ID_ROUNDS[2]))
-    b = b ^ fmix32(a + np.uint32(ID_ROUNDS[3]))
+    salt = np.asarray(columns).astype(np.uint32) * np.uint32(GOLDEN)
+    a = a ^ fmix32(b + (np.uint32(ID_ROUNDS[0]) + salt))
+    b = b ^ fmix32(a + (np.uint32(ID_ROUNDS[1]) + salt))
+    a = a ^ fmix32(b + (np.uint32(ID_ROUNDS[2]) + salt))
+    b = b ^ fmix32(a + (np.uint32(ID_ROUNDS[3]) + salt))
     return pack(a, b)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from hashembed.hashing.spec import HASH_VERSION, INDEXINGS, HashSpec, derive_seeds
+from hashembed.nn.columns import Columns, described
 from hashembed.nn.ops import indexing
 
 
@@ -26,14 +27,19 @@ def draw_seed() -> int:
 
 
 @torch.inference_mode(False)  # a later call may want gradients
-def make_buffers(spec: HashSpec, device: torch.device | str | None = None) -> dict[str, Tensor]:
-    """`hash_seeds` (k + 1,) and `hash_spec` (5,)."""
+def make_buffers(
+    spec: HashSpec,
+    device: torch.device | str | None = None,
+    columns: Columns | None = None,
+) -> dict[str, Tensor]:
+    """`hash_seeds` (k + 1,) and `hash_spec` (5,), or longer if there are columns."""
     named = [
         HASH_VERSION,
         INDEXINGS.index(spec.indexing),
         spec.num_embeddings,
         spec.num_buckets,
         spec.seed,
+        *(columns.numbers if columns is not None else ()),
     ]
     seeds = derive_seeds(spec.seed, spec.num_hashes)
     return {
@@ -42,15 +48,17 @@ def make_buffers(spec: HashSpec, device: torch.device | str | None = None) -> di
     }
 
 
-def _differences(hash_spec: Tensor, spec: HashSpec) -> list[str]:
-    """How a saved `hash_spec` differs from `spec`; the seed does not count."""
-    version, number, num_embeddings, num_buckets, _ = hash_spec.tolist()
+def _differences(hash_spec: Tensor, spec: HashSpec, columns: Columns | None) -> list[str]:
+    """How a saved `hash_spec` differs from a layer's; the seed does not count."""
+    version, number, num_embeddings, num_buckets, _, *saved_columns = hash_spec.tolist()
     name = INDEXINGS[number] if 0 <= number < len(INDEXINGS) else str(number)
+    own_columns = columns.numbers if columns is not None else []
     pairs = (
         ("hash version", version, HASH_VERSION),
         ("indexing", name, spec.indexing),
         ("num_embeddings", num_embeddings, spec.num_embeddings),
         ("num_buckets", num_buckets, spec.num_buckets),
+        ("columns", described(saved_columns), described(own_columns)),
     )
     return [f"{what} {saved} (this layer: {own})" for what, saved, own in pairs if saved != own]
 
@@ -64,21 +72,26 @@ class HashedModule(nn.Module):
 
     spec: HashSpec
     hash_seeds: Tensor  # (k + 1,)
-    hash_spec: Tensor  # version, indexing, K, B, seed
+    hash_spec: Tensor  # version, indexing, K, B, seed; the number of columns, their sizes
+    _columns: Columns | None = None
     _seeds: Tensor  # (k + 1,), what the kernels read: not a buffer, so it is never averaged
     _seen: tuple[Tensor, int | None]  # `hash_seeds` when last checked, and its version
     _shared = False  # whether all ranks of a mesh have agreed on the hash
 
-    def __init__(self, spec: HashSpec, device: torch.device | str | None) -> None:
+    def __init__(
+        self, spec: HashSpec, device: torch.device | str | None, columns: Columns | None = None
+    ) -> None:
         nn.Module.__init__(self)  # not super(): layers with sparse gradients have another base
-        for name, value in make_buffers(spec, device).items():
+        if columns is not None:
+            self._columns = columns
+        for name, value in make_buffers(spec, device, columns).items():
             self.register_buffer(name, value)
         self._set_hash(spec)
 
     def _set_hash(self, spec: HashSpec) -> None:
         """From now on ids are hashed by `spec`, and the buffers say so."""
         self.spec = spec
-        own = make_buffers(spec, self.hash_seeds.device)
+        own = make_buffers(spec, self.hash_seeds.device, self._columns)
         for name, value in own.items():
             _overwrite(getattr(self, name), value)
         seeds = self.__dict__.get("_seeds")
@@ -135,7 +148,7 @@ class HashedModule(nn.Module):
             self._seen = self.hash_seeds, None
 
     def _hash_in_buffers(self) -> HashSpec | None:
-        if _differences(self.hash_spec, self.spec):
+        if _differences(self.hash_spec, self.spec, self._columns):
             return None
         found = _with_saved_seed(self.spec, self.hash_spec)
         own = make_buffers(found, self.hash_seeds.device)
@@ -203,7 +216,7 @@ class HashedModule(nn.Module):
                 )
                 return
         elif not found.is_meta:
-            differ = _differences(found, spec)
+            differ = _differences(found, spec, self._columns)
             if differ:
                 error_msgs.append(
                     f'"{prefix}hash_spec" was saved with {", ".join(differ)}: the ids would get '

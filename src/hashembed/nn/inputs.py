@@ -1,6 +1,7 @@
 """The inputs that `nn.Embedding` and `nn.EmbeddingBag` accept, checked and in one form."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -33,10 +34,12 @@ def check_ids(name: str, ids: Tensor) -> Tensor:
 def check_values(ok: Tensor, message: Callable[[], str]) -> None:
     """Refuse values that are not `ok` (a 0-d bool), where the check costs no synchronisation.
 
-    On a GPU it is a device-side assertion, as in `nn.Embedding`. While compiling or exporting, and
-    on the meta device, there are no values to check.
+    On a GPU it is a device-side assertion, as in `nn.Embedding`. While compiling or exporting, in
+    `torch.func`, and on the meta device, there are no values to check.
     """
     if torch.compiler.is_compiling() or ok.device.type == "meta":
+        return
+    if torch._C._are_functorch_transforms_active():
         return
     if ok.device.type == "cuda":
         torch._assert_async(ok, message())
@@ -93,7 +96,28 @@ def to_bags(
 def _even_offsets(bags: int, length: int, device: torch.device) -> Tensor:
     if torch.compiler.is_compiling() or length == 0:  # the compiler sees that there are bags + 1
         return torch.arange(bags + 1, device=device) * length
+    if device.type == "cuda" and _may_keep():
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        return _kept_offsets(bags, length, device, stream, torch.is_inference_mode_enabled())
     return torch.arange(0, bags * length + 1, length, device=device)  # one kernel instead of two
+
+
+@lru_cache(maxsize=16)
+def _kept_offsets(
+    bags: int, length: int, device: torch.device, stream: int, inference: bool
+) -> Tensor:
+    """Offsets that batches of one size share. Another stream would have to wait for them."""
+    return torch.arange(0, bags * length + 1, length, device=device)
+
+
+def _may_keep() -> bool:
+    """Whether a tensor that is made now may be used again: not inside a CUDA graph or a tracer."""
+    return not (
+        torch.cuda.is_current_stream_capturing()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+    )
 
 
 def _closed_offsets(offsets: Tensor | None, ids: Tensor, include_last_offset: bool) -> Tensor:

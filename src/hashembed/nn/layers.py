@@ -1,28 +1,30 @@
 """`HashEmbedding` and `HashEmbeddingBag`: drop-in layers with a fraction of the parameters."""
 
-import weakref
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from hashembed.core.checks import one_of, whole_number
-from hashembed.hashing.initial import IMPORTANCE_STD, WEIGHT_STD
 from hashembed.hashing.sizes import default_num_buckets
 from hashembed.hashing.spec import MAX_HASHES, MAX_SIZE, HashSpec, Indexing
-from hashembed.nn.hash_buffers import HashedModule, draw_seed
-from hashembed.nn.initial import fill_normal
+from hashembed.nn import data_parallel
+from hashembed.nn.columns import make_columns
+from hashembed.nn.hash_buffers import draw_seed
 from hashembed.nn.inputs import check_ids, check_ranks, given_ids, to_bags
+from hashembed.nn.layer_methods import LayerMethods
 from hashembed.nn.ops import dispatch as ops
 from hashembed.nn.options import refuse_table_options, warn_if_larger_than_a_table
 from hashembed.nn.owners import RowModule
+from hashembed.nn.starts import Init, fill_tables, start_of
+from hashembed.nn.tied import NOT_ROWS, watch
 
 Aggregation = Literal["sum", "concat"]
 Mode = Literal["sum", "mean"]
 
 
-class HashEmbedding(HashedModule, RowModule):
+class HashEmbedding(LayerMethods, RowModule):
     """Looks up hash vectors, as `nn.Embedding` looks up rows. Any int64 is a valid id.
 
     Args:
@@ -47,6 +49,14 @@ class HashEmbedding(HashedModule, RowModule):
             itself, from 0 to K - 1, as the row.
         importance: False fixes all importance weights at 1 (the hashing trick) and stores none
             (default True).
+        columns: the number of columns of ids that share the table, such as 26 categorical features.
+            Ids have the shape (..., columns), and equal ids of different columns have nothing in
+            common. With `indexing="identity"`, a list with the number of ids of each column. None
+            (default): all ids are of one kind.
+        init: what the initial values should suit: "bag" (default) a linear layer over bags, "dot" a
+            dot product or factorisation machine, "transformer" the input of one, also if it is tied
+            to the output. Or a number, the standard deviation of a vector's numbers;
+            or their mean and standard deviation.
         seed: chooses the hash functions and the initial values. None (default) draws both from
             torch's global generator, so they follow `torch.manual_seed` and differ between layers.
             The `state_dict` contains the hash functions; loading it restores them.
@@ -67,6 +77,7 @@ class HashEmbedding(HashedModule, RowModule):
 
     weight: nn.Parameter
     importance: nn.Parameter | None
+    init: Init = "bag"
 
     def __init__(
         self,
@@ -84,6 +95,8 @@ class HashEmbedding(HashedModule, RowModule):
         append_importance: bool = False,
         indexing: Indexing = "independent",
         importance: bool = True,
+        columns: int | Sequence[int] | None = None,
+        init: Init = "bag",
         seed: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -96,20 +109,21 @@ class HashEmbedding(HashedModule, RowModule):
             raise ValueError("append_importance needs importance=True: there is nothing to append")
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating point type, found {dtype}")
+        start_of(init)  # refuses what is none
         if num_buckets is None:
             num_buckets = default_num_buckets(
                 whole_number("num_embeddings", num_embeddings, 1, MAX_SIZE),
                 whole_number("num_hashes", num_hashes, 1, MAX_HASHES),
             )
         chosen = draw_seed() if seed is None else seed
-        super().__init__(
-            HashSpec(num_embeddings, num_buckets, num_hashes, indexing, chosen), device
-        )
+        spec = HashSpec(num_embeddings, num_buckets, num_hashes, indexing, chosen)
+        super().__init__(spec, device, make_columns(columns, indexing, num_embeddings))
         self.embedding_dim = embedding_dim
         self.aggregation = aggregation
         self.append_importance = append_importance
         self.padding_idx = self._checked_padding(padding_idx)
-        self.sparse = sparse
+        self._sparse = sparse
+        self.init = init
         self._seed_gives_values = seed is not None
 
         kind: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -119,36 +133,14 @@ class HashEmbedding(HashedModule, RowModule):
         self.reset_parameters(generator)
         if importance:
             warn_if_larger_than_a_table(self.spec, embedding_dim)
-        _live_layers.add(self)
+        watch(self)
         if sparse:
-            self.__class__ = _SPARSE_TWINS.get(type(self), type(self))
+            data_parallel.expect_sparse_gradients(self)
 
     @property
-    def num_embeddings(self) -> int:
-        """K, the number of rows of importance weights."""
-        return self.spec.num_embeddings
-
-    @property
-    def num_buckets(self) -> int:
-        """B, the number of shared component vectors."""
-        return self.spec.num_buckets
-
-    @property
-    def num_hashes(self) -> int:
-        """k, the number of component vectors that an id combines."""
-        return self.spec.num_hashes
-
-    @property
-    def indexing(self) -> Indexing:
-        """How ids become rows and buckets."""
-        return self.spec.indexing
-
-    @property
-    def seed(self) -> int:
-        """The seed of the hash functions."""
-        if self._was_written():
-            self._reconcile()
-        return self.spec.seed
+    def sparse(self) -> bool:
+        """Whether the gradients of the tables are sparse, whichever optimizer updates them."""
+        return self._sparse
 
     @property
     def output_dim(self) -> int:
@@ -157,10 +149,9 @@ class HashEmbedding(HashedModule, RowModule):
         return width + (self.num_hashes if self.append_importance else 0)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw new initial values. The hash functions stay.
+        """Draw new initial values, as `init` says. The hash functions stay.
 
-        E and P are normal with mean 0 and standard deviations 0.1 and 0.0005. The values are the
-        same on any device, sharded or not.
+        E and P are normal. The values are the same on any device, sharded or not.
 
         Args:
             generator: draws the values. None (default) uses a generator with the layer's `seed`, if
@@ -170,20 +161,31 @@ class HashEmbedding(HashedModule, RowModule):
             generator = torch.default_generator
             if self._seed_gives_values:
                 generator = torch.Generator().manual_seed(self.seed)
-        fill_normal(self.weight, WEIGHT_STD, generator)
-        if self.importance is not None:
-            fill_normal(self.importance, IMPORTANCE_STD, generator)
+        fill_tables(self, generator)
 
-    def forward(self, ids: Tensor | None = None, *, input: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor | None = None,
+        *,
+        columns: Tensor | int | None = None,
+        input: Tensor | None = None,
+    ) -> Tensor:
         """Return the vectors of ids.
 
         Args:
-            ids: int tensor of any shape (...). The result has the shape (..., output_dim).
-            input: the same under the name that `nn.Embedding` has for it. Give one of the two.
+            ids: int tensor of any shape (...). The result has the shape (..., output_dim). If the
+                layer has columns, they are the last dimension of the ids.
+            columns: the column of each id, where the last dimension does not say it: one number, or
+                a tensor that broadcasts to the shape of the ids.
+            input: the ids under the name that `nn.Embedding` has for them. Give one of the two.
         """
-        ids = check_ids("ids", given_ids(ids, input))
+        data_parallel.check_expected(self)
+        return self._vectors(check_ids("ids", given_ids(ids, input)), columns)
+
+    def _vectors(self, ids: Tensor, columns: Tensor | int | None) -> Tensor:
+        keys, mix = self._keys(ids, columns)
         return ops.hash_embedding(
-            self._checked(ids),
+            keys,
             self.weight,
             self.importance,
             self._current_seeds(),
@@ -191,8 +193,8 @@ class HashEmbedding(HashedModule, RowModule):
             keep=self._keep(ids),
             aggregation=self.aggregation,
             append_importance=self.append_importance,
-            sparse=self.sparse,
-            mix=self.indexing != "identity",
+            sparse=self._sparse,
+            mix=mix,
         )
 
     def extra_repr(self) -> str:
@@ -203,20 +205,33 @@ class HashEmbedding(HashedModule, RowModule):
             ("aggregation", "sum"),
             ("append_importance", False),
             ("indexing", "independent"),
+            ("columns", None),
+            ("init", "bag"),
             ("padding_idx", None),
             ("seed", None),
-            ("sparse", False),
+            ("_sparse", False),
         ):
             if getattr(self, name) != default:
-                parts.append(f"{name}={getattr(self, name)!r}")
+                parts.append(f"{name.lstrip('_')}={getattr(self, name)!r}")
         if self.importance is None:
             parts.append("importance=False")
         return ", ".join(parts)
 
-    def _checked(self, ids: Tensor) -> Tensor:
-        if self.indexing == "identity":
+    def _keys(self, ids: Tensor, columns: Tensor | int | None) -> tuple[Tensor, int]:
+        """The keys of ids, or the ids and in how many columns they are still to be mixed."""
+        if self._columns is None:
+            if columns is not None:
+                raise TypeError("columns were given, but the layer was built without columns")
+            if self.indexing != "identity":
+                return ids, 1
             check_ranks(ids, self.num_embeddings)
-        return ids
+            return ids, 0
+        if self.indexing == "identity":
+            return self._columns.ranks(ids, columns), 0
+        if columns is not None:
+            return ops.id_keys(ids, self._columns.of_ids(ids, columns)), 0
+        self._columns.check_shape(ids)
+        return ids, self._columns.count
 
     def _keep(self, ids: Tensor) -> Tensor | None:
         return None if self.padding_idx is None else ids != self.padding_idx
@@ -227,6 +242,8 @@ class HashEmbedding(HashedModule, RowModule):
         if self.indexing != "identity":
             return whole_number("padding_idx", padding_idx, -(2**63), 2**63 - 1)
         count = self.num_embeddings
+        if self._columns is not None:  # the same id in every column
+            return whole_number("padding_idx", padding_idx, 0, max(self._columns.sizes) - 1)
         padding_idx = whole_number("padding_idx", padding_idx, -count, count - 1)
         return padding_idx % count  # negative counts from the end, as in nn.Embedding
 
@@ -236,13 +253,14 @@ class HashEmbedding(HashedModule, RowModule):
             if value.shape != expected:
                 found = tuple(value.shape)
                 raise ValueError(
-                    f"weight must keep its shape {expected}, found {found}: {_NOT_ROWS}"
+                    f"weight must keep its shape {expected}, found {found}: {NOT_ROWS}"
                 )
         super().__setattr__(name, value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"_seed_gives_values": True, **state})
-        _live_layers.add(self)
+        old = {"_seed_gives_values": True, "_sparse": state.get("sparse", False)}
+        super().__setstate__({**old, **state})
+        watch(self)
 
 
 class HashEmbeddingBag(HashEmbedding):
@@ -286,27 +304,40 @@ class HashEmbeddingBag(HashEmbedding):
         offsets: Tensor | None = None,
         per_sample_weights: Tensor | None = None,
         *,
+        columns: Tensor | int | None = None,
         input: Tensor | None = None,
     ) -> Tensor:
         """Return one vector for each bag, (bags, output_dim).
+
+        If the layer has columns, 2-D ids are (bags, columns), and the vectors of all columns are
+        added; for 1-D ids, `columns` must say which column each stands in.
 
         Args:
             ids: ids of all bags, (N,), with `offsets`; or bags of equal length, (bags, length).
             offsets: where each bag starts in `ids`.
             per_sample_weights: a factor for each id, in the shape of `ids`. Needs `mode="sum"`.
                 None (default) is 1 for all.
+            columns: the column of each id: one number, or a tensor that broadcasts to the shape of
+                the ids.
             input: `ids` under the name that `nn.EmbeddingBag` has for it. Give one of the two.
         """
+        data_parallel.check_expected(self)
         if per_sample_weights is not None and self.mode != "sum":
             raise ValueError(f'per_sample_weights need mode="sum", found mode={self.mode!r}')
+        given = given_ids(ids, input)
         ids, offsets, per_sample_weights = to_bags(
-            given_ids(ids, input),
+            given,
             offsets,
             per_sample_weights,
             include_last_offset=self.include_last_offset,
         )
+        if self._columns is not None and columns is None and given.dim() == 1:
+            raise ValueError(
+                "1-D ids do not say which column each stands in: give columns, one number for each"
+            )
+        keys, mix = self._keys(ids.view(given.shape), columns)
         return ops.hash_embedding_bag(
-            self._checked(ids),
+            keys.reshape(-1),
             offsets,
             self.weight,
             self.importance,
@@ -317,8 +348,8 @@ class HashEmbeddingBag(HashEmbedding):
             mode=self.mode,
             aggregation=self.aggregation,
             append_importance=self.append_importance,
-            sparse=self.sparse,
-            mix=self.indexing != "identity",
+            sparse=self._sparse,
+            mix=mix,
         )
 
     def extra_repr(self) -> str:
@@ -327,50 +358,18 @@ class HashEmbeddingBag(HashEmbedding):
         return f"{super().extra_repr()}, mode={self.mode!r}{last}"
 
 
-class _SparseHashEmbedding(HashEmbedding, nn.Embedding):  # type: ignore[misc,override]
-    """`HashEmbedding(sparse=True)`: DDP expects sparse gradients of an `nn.Embedding` only."""
-
-    def _get_name(self) -> str:
-        return HashEmbedding.__name__
-
-
-class _SparseHashEmbeddingBag(HashEmbeddingBag, nn.EmbeddingBag):  # type: ignore[misc,override]
-    """`HashEmbeddingBag(sparse=True)`: see `_SparseHashEmbedding`."""
-
-    def _get_name(self) -> str:
-        return HashEmbeddingBag.__name__
+class _SparseHashEmbedding(  # type: ignore[misc,override]
+    data_parallel.ExpectsSparseGradients, HashEmbedding, nn.Embedding
+):
+    """A `HashEmbedding` of which DDP expects sparse gradients."""
 
 
-_SPARSE_TWINS: dict[type[HashEmbedding], type[HashEmbedding]] = {
-    HashEmbedding: _SparseHashEmbedding,
-    HashEmbeddingBag: _SparseHashEmbeddingBag,
-}
+class _SparseHashEmbeddingBag(  # type: ignore[misc,override]
+    data_parallel.ExpectsSparseGradients, HashEmbeddingBag, nn.EmbeddingBag
+):
+    """A `HashEmbeddingBag` of which DDP expects sparse gradients."""
 
-_live_layers: weakref.WeakSet[HashEmbedding] = weakref.WeakSet()
 
-_NOT_ROWS = (
-    "it holds the component vectors that all ids share, not a row for each id, and cannot be tied "
-    "to another layer. Give the other layer a weight of its own (Hugging Face: "
-    "config.tie_word_embeddings = False), or score V ids by their vectors: "
-    "F.linear(hidden, layer(torch.arange(V)))"
+data_parallel.TWINS.update(
+    {HashEmbedding: _SparseHashEmbedding, HashEmbeddingBag: _SparseHashEmbeddingBag}
 )
-
-
-def _refuse_tied_weight(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-    """`head.weight = layer.weight` would give a logit for each bucket instead of each id."""
-    if name != "weight" or isinstance(module, HashEmbedding):
-        return
-    if isinstance(module, nn.Linear | nn.Embedding | nn.EmbeddingBag):
-        for layer in list(_live_layers):
-            if layer._parameters.get("weight") is parameter and not _has_a_row_for_each_id(layer):
-                raise ValueError(
-                    f"the weight of a HashEmbedding ({layer.num_buckets} x "
-                    f"{layer.embedding_dim}) was assigned to a {type(module).__name__}: {_NOT_ROWS}"
-                )
-
-
-def _has_a_row_for_each_id(layer: HashEmbedding) -> bool:
-    return layer.spec.direct and layer.num_hashes == 1 and layer.importance is None
-
-
-register_module_parameter_registration_hook(_refuse_tied_weight)

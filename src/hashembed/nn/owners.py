@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
 
 if TYPE_CHECKING:
     from hashembed.nn.gpu.rows import GradientTerms
@@ -115,6 +116,22 @@ def apply_pending(tables: Iterable[Tensor | None]) -> None:
         owner = owner_of(table)
         if table is not None and owner is not None:
             owner.apply_pending(table)
+
+
+def apply_pending_before_export() -> None:
+    """Apply all pending updates of all tables: an exported program reads them without a layer.
+
+    While a program is traced a layer sees stand-ins for its tables, so it cannot tell which they
+    are.
+    """
+    trace = torch._C._get_tracing_state()  # of torch.jit.trace
+    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
+    try:
+        with _disable_current_modes():
+            for owner in {id(owner): owner for owner in _owners.values()}.values():
+                owner.flush()
+    finally:
+        torch._C._set_tracing_state(trace)  # type: ignore[attr-defined]
 
 
 def _before_any_step(optimizer: Optimizer, args: Any, kwargs: dict[str, Any]) -> None:

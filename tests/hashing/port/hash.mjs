@@ -42,11 +42,12 @@ function ngramKey(words) {
   });
 }
 
-function idKey([a, b]) {
-  a = xor(a, fmix32(add(b, 0x082efa98)));
-  b = xor(b, fmix32(add(a, 0xec4e6c89)));
-  a = xor(a, fmix32(add(b, 0x452821e6)));
-  b = xor(b, fmix32(add(a, 0x38d01377)));
+function idKey([a, b], column = 0) {
+  const salt = mul(column, 0x9e3779b9);
+  a = xor(a, fmix32(add(b, add(0x082efa98, salt))));
+  b = xor(b, fmix32(add(a, add(0xec4e6c89, salt))));
+  a = xor(a, fmix32(add(b, add(0x452821e6, salt))));
+  b = xor(b, fmix32(add(a, add(0x38d01377, salt))));
   return [a, b];
 }
 
@@ -91,6 +92,7 @@ const answers = {
   ngrams: (v) => ({ key: hexKey(ngramKey(v.words)) }),
   subwords: (v) => ({ key: hexKey(subwordKey(v.subword)) }),
   ids: (v) => ({ key: hexKey(idKey(fromDecimal(v.id))) }),
+  columns: (v) => ({ key: hexKey(idKey(fromDecimal(v.id), v.column)) }),
   seeds: (v) => ({ seeds: deriveSeeds(fromDecimal(v.seed), v.num_hashes).map(hex) }),
   indices: (v) =>
     index(fromHex(v.key), v.num_embeddings, v.num_buckets, v.num_hashes, v.indexing,

@@ -20,7 +20,7 @@ from hashembed.hashing.spec import id_keys as numpy_id_keys
 from hashembed.nn.cpu import launch as cpu
 from hashembed.nn.cpu.precision import load, store
 from hashembed.nn.ops import dispatch as ops
-from hashembed.nn.ops import reference
+from hashembed.nn.ops import indexing, reference
 
 
 @pytest.fixture(autouse=True)
@@ -237,6 +237,23 @@ def test_keys_of_ids_are_those_of_the_specification(shape):
     assert np.array_equal(got.numpy(), numpy_id_keys(ids.numpy()))
     if len(shape) == 2:  # not contiguous
         assert torch.equal(ops.id_keys(ids.T), got.T)
+
+
+@pytest.mark.parametrize("columns", [2, 5, 65536])
+def test_keys_of_ids_in_columns_are_those_of_the_specification(columns, threads, monkeypatch):
+    monkeypatch.setattr(cpu, "_NUMBERS_PER_WORKER", 1)
+    threads(3)
+    ids = torch.randint(-(2**63), 2**63 - 1, (7, 10), generator=torch.Generator().manual_seed(0))
+    in_turn = np.arange(70).reshape(7, 10) % columns
+    want = numpy_id_keys(ids.numpy(), in_turn)
+    assert np.array_equal(ops.id_keys(ids, count=columns).numpy(), want)
+    given = torch.from_numpy(in_turn)
+    for implementation in (ops, indexing):
+        assert np.array_equal(implementation.id_keys(ids, given).numpy(), want)
+        assert np.array_equal(
+            implementation.id_keys(ids.T, given.T[:, :1]).numpy(),
+            numpy_id_keys(ids.numpy().T, in_turn.T[:, :1]),
+        )
 
 
 def test_gradcheck():

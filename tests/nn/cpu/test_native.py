@@ -93,9 +93,16 @@ def test_every_source_of_kernels_gives_the_same_bits_and_only_the_jit_needs_numb
 
 DEEP = """
 import sys
-from hashembed import TextClassifier
+import numpy as np
+from hashembed import HashSpec
 from hashembed.core.njit import native_kernels
-TextClassifier(hidden_layers=(8,), device="cpu").fit(["good", "bad"] * 20, ["+", "-"] * 20)
+from hashembed.engine import Labels, TrainConfig, fit
+from hashembed.hashing.bags import Bags
+from hashembed.nn.engine import DeepModel
+model = DeepModel(HashSpec(100, 20), 4, 2, hidden_layers=(8,))
+bags = Bags(np.arange(40), np.arange(0, 41, 2))
+fit(model, bags, Labels.single([0, 1] * 10), TrainConfig(passes=2))
+model.scores(bags)
 own = [kernel for kernel in native_kernels if kernel.symbol.startswith("hashembed_nn_")]
 assert own
 print([kernel.symbol for kernel in own if "dispatcher" in vars(kernel)], file=sys.stderr)

@@ -26,6 +26,7 @@ from hashembed.nn.gpu import launch as cuda
 from hashembed.nn.gpu import places as cuda_places
 from hashembed.nn.gpu import rows as cuda_rows
 from hashembed.nn.gpu.call import Call
+from hashembed.nn.gpu.direct import DirectKernel
 from hashembed.nn.gpu.kernels import layout
 from hashembed.nn.gpu.kernels.layout import RuleKind
 from hashembed.nn.optim import gpu_steps
@@ -214,5 +215,5 @@ def main():
 
 
 if __name__ == "__main__":
-    assert isinstance(cuda.triton_kernels.id_keys, JITFunction), "unset TRITON_INTERPRET"
+    assert isinstance(cuda.triton_kernels.id_keys, DirectKernel), "unset TRITON_INTERPRET"
     main()

@@ -3,15 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.cases.interpreted import use_triton_on_the_cpu
 from tests.cases.optimizers import Model, batches, distance, train
 from tests.cases.triton import DEVICE
 
-from hashembed.nn.gpu import places as cuda_places
-from hashembed.nn.gpu import rows as cuda_rows
-from hashembed.nn.ops import dispatch as ops
-from hashembed.nn.ops import on_gpu
-from hashembed.nn.optim import RowAdam, RowAdamW, RowSGD, clip_grad_norm_, gpu_steps
-from hashembed.nn.optim import optimizers as optim
+from hashembed.nn.optim import RowAdam, RowAdamW, RowSGD, clip_grad_norm_
 
 MAKERS = {
     "sgd": (RowSGD, torch.optim.SGD),
@@ -25,12 +21,7 @@ def interpreted(monkeypatch):
     """Without a GPU layers on the CPU go to the Triton kernels, which are interpreted."""
     if DEVICE == "cuda":
         return
-    for module in (gpu_steps, optim):
-        monkeypatch.setattr(module, "cuda_rows", cuda_rows, raising=False)
-    monkeypatch.setattr(ops, "on_gpu", on_gpu, raising=False)
-    monkeypatch.setattr(gpu_steps, "on_gpu", lambda table: True)
-    monkeypatch.setattr(ops, "_triton_takes", lambda *_: True)
-    monkeypatch.setattr(cuda_places, "start_sort", lambda places: places)
+    use_triton_on_the_cpu(monkeypatch)
 
 
 def model_and(make, **options):

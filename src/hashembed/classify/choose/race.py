@@ -3,7 +3,8 @@
 The first round compares words alone with words and character n-grams, on as many texts as possible:
 on few texts character n-grams look better than they are on many. The second round tries variants of
 the better one. With the effort "best", a third round tries learning rates and numbers of passes for
-the best variants; otherwise rules choose them. All trials are scored on the same held-out rows.
+the best variants; otherwise rules choose them. All trials are scored on the same held-out rows,
+with the weights that these rows have in training.
 Where these are few, every trial is repeated with other rows held out (folds), and the mean counts.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from hashembed.classify.choose.budget import Budget, peer_work, work
+from hashembed.classify.choose.budget import MOST_MEMBERS, Budget, peer_work, work
 from hashembed.classify.choose.display import search_display
 from hashembed.classify.choose.search import Chosen, Search, best_cell, ranks
 from hashembed.classify.choose.space import FACTORS, MOST_PASSES, PASSES_OF_THOUSAND, RULES, Open
@@ -97,6 +98,27 @@ def choose_settings(
     if not ranks(trials):  # nothing was tried, or everything diverged
         return None
     return race.search(trials)
+
+
+def settings_of_few(
+    clf: TrainedClassifier, open_: Open, texts: pa.ChunkedArray, classes: int
+) -> Chosen | None:
+    """What to train on too few texts for a race; None if there are more.
+
+    Parts of words help most where most words are new.
+    """
+    if not 0 < len(texts) < FEWEST_TEXTS:
+        return None
+    text = open_.few()
+    length = len(text_to_bags(texts, text, clf.threads).keys) / len(texts)
+    passes = open_.passes or MOST_PASSES
+    rate = open_.learning_rate or float(f"{rate_for(length, classes, passes):.3g}")
+    return Chosen(text, passes, rate, open_.members or (1 if single_member(clf) else MOST_MEMBERS))
+
+
+def single_member(clf: TrainedClassifier) -> bool:
+    """Whether the final model has one member unless more are asked for."""
+    return bool(clf.patience) or choose_device(clf.device) != "cpu"
 
 
 def _start(data: Data, open_: Open) -> "Race":
@@ -231,7 +253,7 @@ class Race:
         data, open_ = self.data, self.open
         length, growth = self.density[trial.text], len(data) / max(trial.texts, 1)
         one = self._pass_work(trial.text) * len(data)
-        most = max(1, int(self.budget.final / one))
+        most = max(1, int(self.budget.final / (one * (open_.members or 1))))
         if trial.factor is None:
             final = min(self._passes(len(data)), open_.passes or most)
             rate = rate_for(length, data.classes, final)
@@ -251,8 +273,7 @@ class Race:
     def _members(self, config: TextConfig, passes: int) -> int:
         """How many members of that many passes the final training can afford."""
         clf, one = self.data.clf, self._pass_work(config) * len(self.data)
-        single = clf.hidden_layers or clf.patience or choose_device(clf.device) != "cpu"
-        most = 1 if single else self.budget.members
+        most = 1 if single_member(clf) else self.budget.members
         return self.open.members or int(np.clip(self.budget.final / (passes * one), 1, most))
 
     def _with_members(self, trials: Sequence[Trial]) -> list[Trial]:
@@ -299,7 +320,7 @@ class Race:
     def _trial(self, number: int, run: Run, rows: Documents, passes: int) -> Trial:
         (config, factor), data, n = run, self.data, len(rows.bags)
         folds: list[list[Score]] = []
-        counts, cost = [], 0.0
+        counts, sizes, cost = [], [], 0.0
         for fold in range(min(self.folds, n // self.held)):
             begin, end = fold * self.held, min((fold + 1) * self.held, n)
             test = rows.take(np.arange(begin, end))
@@ -309,10 +330,11 @@ class Race:
             engine = self._engine(train.bags)
             folds.append(train_and_score(engine, train, test, rate, passes, data.clf.metric))
             counts.append(end - begin)
+            sizes.append(float(end - begin if test.weights is None else test.weights.sum()))
             one = work(len(train.bags.keys), len(train.bags), data.classes, self._dim)
             cost += max(len(folds[-1]), 1) * one
         done = min(map(len, folds))
-        scores = [mean_score([scores[p] for scores in folds], counts) for p in range(done)]
+        scores = [mean_score([scores[p] for scores in folds], sizes) for p in range(done)]
         texts = n - self.held
         return Trial(number, config, factor, texts, sum(counts), tuple(scores), cost)
 

@@ -23,6 +23,7 @@ _CHARACTERS: tuple[Settings, ...] = (
     ((1, 2), (5, 6), "keep"),
     ((1, 2), (2, 5), "keep"),
 )
+_FEW: Settings = ((1, 2), (3, 6), "keep")  # for too few texts to try anything
 _MORE_WORDS: tuple[Settings, ...] = (((1, 1), None, "keep"), ((1, 3), None, "drop"))
 _MORE_CHARACTERS: tuple[Settings, ...] = (
     ((1, 2), (3, 6), "drop"),
@@ -78,6 +79,10 @@ class Open:
     def first(self) -> list[TextConfig]:
         """The ways to read text that are tried first, without those that the user ruled out."""
         return self._distinct(_FIRST)
+
+    def few(self) -> TextConfig:
+        """How to read too few texts to try anything."""
+        return self.text_config(*_FEW)
 
     def more(self, characters: bool, best: bool) -> list[TextConfig]:
         """Those that are tried next, with or without character n-grams."""

@@ -4,9 +4,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from hashembed.classify.documents import Documents
-from hashembed.core.arrays import F32, F64
+from hashembed.core.arrays import F32, F64, Bools
 from hashembed.core.checks import whole_number
 from hashembed.engine.defaults import default_batch
 from hashembed.engine.labels import Labels
@@ -18,6 +19,7 @@ from hashembed.text.config import TextConfig
 Metric = Literal["accuracy", "f1", "average_precision", "log_loss"]
 METRICS = get_args(Metric)
 
+THRESHOLDS = tuple(t / 40 for t in range(4, 29))  # for several labels: from 0.1 to 0.7
 TEMPERATURES = (0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 2.7, 4.0)
 
 
@@ -105,45 +107,114 @@ def train_and_score(
         z = engine.scores(test.bags)
         if not np.isfinite(z).all():
             break
-        scores.append(score(z, test.labels, engine.multilabel, metric))
+        scores.append(score(z, test.labels, engine.multilabel, metric, test.weights))
     return scores
 
 
-def score(z: F32, labels: Labels, multilabel: bool, metric: Metric) -> Score:
-    """The score of logits (texts, classes)."""
-    loss = min(float(_losses(z, labels, multilabel, t).mean()) for t in TEMPERATURES)
+def score(
+    z: F32, labels: Labels, multilabel: bool, metric: Metric, weights: F32 | None = None
+) -> Score:
+    """The score of logits (texts, classes).
+
+    weights: of the texts; None weighs all alike. With several labels, class weights (`Labels`) also
+    weigh each answer for its class, as they do in training.
+    """
+    own = None if weights is None else weights.astype(np.float64)
+    loss = min(_mean(_losses(z, labels, multilabel, t), own) for t in TEMPERATURES)
     if metric == "log_loss":
         return Score(loss, loss)
     if metric == "accuracy" and not multilabel:
-        return Score(float((z.argmax(axis=1) != labels.labels).mean()), loss)
+        return Score(_mean(z.argmax(axis=1) != labels.labels, own), loss)
     truth = labels.matrix(z.shape[1])
+    cells = _cell_weights(truth, labels.class_weights, own)
     if metric == "average_precision":
-        from hashembed.classify.metrics import average_precision
-
-        occurring = truth.any(axis=0)
-        found = average_precision(truth, to_probabilities(z, multilabel))[occurring]
+        found = _average_precision(truth, to_probabilities(z, multilabel), cells)
         return Score(1 - float(found.mean()) if len(found) else 1.0, loss)
-    answers = z > 0 if multilabel else np.eye(z.shape[1], dtype=np.bool_)[z.argmax(axis=1)]
-    hits, both = (truth & answers).sum(axis=0), truth.sum(axis=0) + answers.sum(axis=0)
-    if metric == "f1":
-        occurring = both > 0
-        f1 = 2 * hits[occurring] / both[occurring]
-        return Score(1 - float(f1.mean()) if len(f1) else 1.0, loss)
-    # Exact sets of labels are too rare to compare: micro F1.
-    return Score(1 - float(2 * hits.sum() / max(both.sum(), 1)), loss)
+    if multilabel:  # the final model has the best threshold too
+        chances = to_probabilities(z, True)
+        return Score(1 - max(f1(truth, chances > t, metric, cells) for t in THRESHOLDS), loss)
+    answers = np.eye(z.shape[1], dtype=np.bool_)[z.argmax(axis=1)]
+    return Score(1 - f1(truth, answers, metric, cells), loss)
+
+
+def f1(truth: Bools, answers: Bools, metric: Metric, cells: F64 | None = None) -> float:
+    """Macro F1 for the metric "f1", else micro F1: exact sets of labels are too rare.
+
+    cells: a weight for each text and class.
+    """
+    hits = _total(truth & answers, cells)
+    both = _total(truth, cells) + _total(answers, cells)
+    occurring = both > 0
+    if not occurring.any():
+        return 0.0
+    if metric != "f1":
+        return float(2 * hits.sum() / both.sum())
+    return float((2 * hits[occurring] / both[occurring]).mean())
 
 
 def _losses(z: F32, labels: Labels, multilabel: bool, temperature: float) -> F64:
-    losses = np.empty(len(z))
     softer = np.ascontiguousarray(z / np.float32(temperature), np.float32)
-    fill_losses(softer, labels.labels, labels.offsets, multilabel, losses)
-    return losses
+    if labels.class_weights is None:
+        losses = np.empty(len(z))
+        fill_losses(softer, labels.labels, labels.offsets, multilabel, losses)
+        return losses
+    # Each answer is a document of one class, so that it can have a weight of its own.
+    truth = labels.matrix(z.shape[1])
+    offsets = np.concatenate([[0], np.cumsum(truth)]).astype(np.int64)
+    losses = np.empty(z.size)
+    fill_losses(softer.reshape(-1, 1), np.zeros(offsets[-1], np.int64), offsets, True, losses)
+    weighted = losses.reshape(z.shape) * _by_class(truth, labels.class_weights)
+    return np.asarray(weighted.sum(axis=1))
 
 
-def mean_score(scores: list[Score], counts: list[int]) -> Score:
-    """The mean over folds of these sizes."""
-    total = max(sum(counts), 1)
+def _mean(values: npt.NDArray[Any], weights: F64 | None) -> float:
+    """The mean over texts; 0 if none of them has a weight."""
+    if weights is None:
+        return float(values.mean())
+    total = weights.sum()
+    return float((weights * values).sum() / total) if total > 0 else 0.0
+
+
+def _cell_weights(truth: Bools, of_class: F32 | None, of_text: F64 | None) -> F64 | None:
+    """The weight of each answer (texts, classes); None is 1."""
+    if of_class is None and of_text is None:
+        return None
+    cells = np.ones(truth.shape) if of_class is None else _by_class(truth, of_class)
+    return cells if of_text is None else cells * of_text[:, None]
+
+
+def _by_class(truth: Bools, of_class: F32) -> F64:
+    yes, no = of_class.astype(np.float64)
+    return np.asarray(np.where(truth, yes, no))
+
+
+def _total(which: Bools, cells: F64 | None) -> npt.NDArray[Any]:
+    """The number of answers for each class, or their weight."""
+    return np.asarray(which.sum(axis=0) if cells is None else (which * cells).sum(axis=0))
+
+
+def _average_precision(truth: Bools, probabilities: F32, cells: F64 | None) -> F64:
+    """Of each class that occurs."""
+    if cells is None:
+        from hashembed.classify.metrics import average_precision
+
+        return average_precision(truth, probabilities)[truth.any(axis=0)]
+    found = []
+    for c in np.flatnonzero((truth * cells).sum(axis=0) > 0):
+        order = np.argsort(-probabilities[:, c], kind="stable")
+        falling, weights = -probabilities[order, c], cells[order, c]
+        own = weights * truth[order, c]
+        last = np.searchsorted(falling, falling, "right") - 1  # of those at least as probable
+        said, right = np.cumsum(weights)[last], np.cumsum(own)[last]
+        counts = own > 0
+        found.append((own[counts] * right[counts] / said[counts]).sum() / own.sum())
+    return np.array(found)
+
+
+def mean_score(scores: list[Score], sizes: list[float]) -> Score:
+    """The mean over folds of these sizes, or weights."""
+    total = sum(sizes) or 1
     return Score(
-        sum(s.error * n for s, n in zip(scores, counts, strict=True)) / total,
-        sum(s.loss * n for s, n in zip(scores, counts, strict=True)) / total,
+        sum(s.error * n for s, n in zip(scores, sizes, strict=True)) / total,
+        sum(s.loss * n for s, n in zip(scores, sizes, strict=True)) / total,
     )

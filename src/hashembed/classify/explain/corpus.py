@@ -23,7 +23,7 @@ import pyarrow as pa
 from hashembed.classify.explain.corpus_table import BY, By, Word, WordsTable
 from hashembed.classify.explain.result import relative
 from hashembed.classify.explain.text import importance_norms, ngram_contributions, plain_labels
-from hashembed.core.arrays import F64, I64
+from hashembed.core.arrays import F64, I64, is_among
 from hashembed.core.arrow_columns import number_column
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import given
@@ -269,14 +269,14 @@ class _Strings:
     def keep(self, keys: I64) -> None:
         """Drop the strings of all other keys."""
         _, first = np.unique(self._keys, return_index=True)
-        kept = first[np.isin(self._keys[first], keys)]
+        kept = first[is_among(self._keys[first], keys)]
         self._keys, self._subwords = self._keys[kept], self._subwords[kept]
         self._texts = pa.chunked_array([self._texts.take(number_column(kept)).combine_chunks()])
         self._room = max(self._room, 2 * len(kept))
 
     def find(self, keys: I64) -> dict[int, tuple[str, bool]]:
         """The string of each key, and whether it is a character n-gram."""
-        places = np.flatnonzero(np.isin(self._keys, keys))
+        places = np.flatnonzero(is_among(self._keys, keys))
         texts = [self._texts[place].as_py() for place in places.tolist()]
         flags = self._subwords[places].astype(bool).tolist()
         return dict(zip(self._keys[places].tolist(), zip(texts, flags, strict=True), strict=True))

@@ -5,9 +5,9 @@ The model is linear in the hash vectors of a text's n-grams, so its logits are s
     logit[c] = bias[c] + sum_w contribution[w, c]
     contribution[w, c] = sum_i p_w^i E[bucket_i] . W[c]
 
-The explanation is therefore exact. In an ensemble that averages logits, contributions and biases
-are means over the members. For other models, `explain_by_occlusion` measures what each logit loses
-when an n-gram is left out.
+The explanation is therefore exact, on a GPU up to the rounding of float32. In an ensemble that
+averages logits, contributions and biases are means over the members. For other models,
+`explain_by_occlusion` measures what each logit loses when an n-gram is left out.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hashembed.classify.explain.parts import Part, parts_of
 from hashembed.classify.explain.result import Explanation
 from hashembed.core.arrays import F64, I64
-from hashembed.engine.linear import LinearModel
-from hashembed.engine.shallow.model import ShallowModel
+from hashembed.engine.protocol import Engine
 from hashembed.hashing.bags import Bags
 from hashembed.text.config import TextConfig
 from hashembed.text.spans import ngrams_of, word_spans
@@ -27,28 +27,32 @@ from hashembed.text.spans import ngrams_of, word_spans
 _OCCLUDED_KEYS = 1 << 20  # scored in one call
 
 
-def ngram_contributions(model: LinearModel, keys: I64) -> F64:
+def ngram_contributions(model: Engine, keys: I64) -> F64:
     """What each key adds to each logit: (n, C). The mean over an ensemble."""
-    return _mean(_contributions(part, keys) for part in model.parts)
+    return _mean(part.vectors(keys) @ part.output()[0].T for part in _parts(model))
 
 
-def importance_norms(model: LinearModel, keys: I64) -> F64:
+def importance_norms(model: Engine, keys: I64) -> F64:
     """|p_w|, the norm of the k importance weights of each key: (n,). The mean over an ensemble."""
-    return _mean(_norms(part, keys) for part in model.parts)
+    found = _norms(_parts(model), keys)
+    if found is None:
+        raise ValueError("the model has no importance weights: all are fixed at 1")
+    return found
 
 
-def _contributions(model: ShallowModel, keys: I64) -> F64:
-    rows, buckets = model.spec(keys)
-    vectors = model.tables.E[buckets].astype(np.float64)  # (n, k, d)
-    if model.importance:
-        vectors *= model.importance_weights[rows][:, :, None]
-    return np.asarray(vectors.sum(axis=1) @ model.tables.W.astype(np.float64).T)
+def _norms(parts: Sequence[Part], keys: I64) -> F64 | None:
+    norms = []
+    for part in parts:
+        if (weights := part.weights(keys)) is None:
+            return None
+        norms.append(np.asarray(np.linalg.norm(weights, axis=1)))
+    return _mean(norms)
 
 
-def _norms(model: ShallowModel, keys: I64) -> F64:
-    rows, _ = model.spec(keys)
-    weights = model.importance_weights[rows].astype(np.float64)
-    return np.asarray(np.linalg.norm(weights, axis=1))
+def _parts(model: Engine) -> list[Part]:
+    if not (parts := parts_of(model)):
+        raise TypeError("the model is not linear: explain_by_occlusion explains any model")
+    return parts
 
 
 def _mean(values: Iterable[F64]) -> F64:
@@ -57,17 +61,19 @@ def _mean(values: Iterable[F64]) -> F64:
 
 
 def explain_text(
-    model: LinearModel, config: TextConfig, classes: Sequence[Any], text: str
+    model: Engine, config: TextConfig, classes: Sequence[Any], text: str
 ) -> Explanation:
     """Explain a text exactly: the contribution of every n-gram to every class.
 
     Args:
-        model: the linear model; config: how it reads text; classes: the names of its outputs.
+        model: a linear model, on any device; config: how it reads text; classes: the names of its
+            outputs.
         text: one str. Without n-grams, its logits are the bias.
     """
     keys, ngrams = ngrams_of(text, config)
+    parts = _parts(model)
     contributions = ngram_contributions(model, keys)
-    bias = _mean(part.tables.bias.astype(np.float64) for part in model.parts)
+    bias = _mean(part.output()[1] for part in parts)
     return Explanation(
         text,
         plain_labels(classes, len(bias)),
@@ -75,7 +81,7 @@ def explain_text(
         contributions,
         bias,
         bias + contributions.sum(axis=0),
-        importance_norms(model, keys) if model.importance else None,
+        _norms(parts, keys),
         word_spans(text, config),
         model.multilabel,
     )

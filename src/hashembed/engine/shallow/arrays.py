@@ -13,6 +13,7 @@ on blocks of that many numbers, whatever d is.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -170,13 +171,13 @@ class Shard(NamedTuple):
     bin_begins: I32  # (bins + 1,)
 
 
-def aligned(*shape: int) -> F32:
-    """An uninitialised array that starts at a cache line boundary.
+def aligned(*shape: int, make: Callable[..., U8] = np.empty) -> F32:
+    """An array that starts at a cache line boundary: uninitialised, or zero with `np.zeros`.
 
     With d = 16 a row is then exactly one line; otherwise it would span two.
     """
     size = 4 * math.prod(shape)
-    raw = np.empty(size + CACHE_LINE, np.uint8)
+    raw = make(size + CACHE_LINE, np.uint8)
     start = -raw.ctypes.data % CACHE_LINE
     return raw[start : start + size].view(np.float32).reshape(shape)
 

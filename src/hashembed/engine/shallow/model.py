@@ -116,8 +116,8 @@ class ShallowModel:
         """Tables without weights, with everything else at zero."""
         self.embedding_dim = d
         k = self.spec.num_hashes
-        records = aligned(self.spec.num_embeddings if self.importance else 1, record_width(k))
-        records.fill(0)
+        rows = self.spec.num_embeddings if self.importance else 1
+        records = aligned(rows, record_width(k), make=np.zeros)
         W = padded_rows(num_classes, d)
         self.memory = Tables(
             E=padded_rows(num_buckets, d),
@@ -158,6 +158,11 @@ class ShallowModel:
         arrays = self._arrays()
         for name, mean in means.items():
             arrays[name].fill(mean)
+
+    def scale_logits(self, factor: float) -> None:
+        """Multiply the logits by a factor."""
+        self.memory.W[:] *= np.float32(factor)
+        self.memory.bias[:] *= np.float32(factor)
 
     def grow(self, num_classes: int) -> None:
         """Add classes. They start without evidence, as unlikely as the least likely class.

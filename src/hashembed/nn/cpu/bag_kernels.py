@@ -97,11 +97,23 @@ class TableGradient(NamedTuple):
 
 
 @njit(native=True, nogil=True, error_model="numpy")
-def id_keys(worker: int, workers: int, barrier: I64, ids: I64, keys: I64) -> None:
-    """Keys (N,) of integer ids (N,)."""
+def id_keys(
+    worker: int, workers: int, barrier: I64, ids: I64, columns: I64, count: int, keys: I64
+) -> None:
+    """Keys (N,) of integer ids (N,) in columns (N,); if these are empty, in `count` in turn."""
     n = len(ids)
-    for t in range(n * worker // workers, n * (worker + 1) // workers):
-        keys[t] = id_key(ids[t])
+    first, last = n * worker // workers, n * (worker + 1) // workers
+    if len(columns):
+        for t in range(first, last):
+            keys[t] = id_key(ids[t], columns[t])
+    elif count == 1:  # without a division, which no processor vectorises
+        for t in range(first, last):
+            keys[t] = id_key(ids[t], 0)
+    else:
+        column = first % count
+        for t in range(first, last):
+            keys[t] = id_key(ids[t], column)
+            column = column + 1 if column + 1 < count else 0
 
 
 @njit(native=True, nogil=True, error_model="numpy")

@@ -127,12 +127,17 @@ class Bags(NamedTuple):
                 raise ValueError(f"offsets must begin with 0, never fall, and end at most at {n}")
 
 
-def id_keys(ids: Tensor) -> Tensor:
-    """Integer ids (...) -> keys (...)."""
+def id_keys(ids: Tensor, columns: Tensor | None = None, count: int = 1) -> Tensor:
+    """Integer ids (...) -> keys (...). Their columns (...), or if None, `count` columns in turn."""
     ids = ids.contiguous()
     keys = torch.empty_like(ids)
     run_kernel(
-        bag_kernels.id_keys, ids.numel() * 8, as_array(ids).reshape(-1), keys.numpy().reshape(-1)
+        bag_kernels.id_keys,
+        ids.numel() * 8,
+        as_array(ids).reshape(-1),
+        _optional(columns, torch.int64, 0).reshape(-1),
+        count,
+        keys.numpy().reshape(-1),
     )
     return keys
 

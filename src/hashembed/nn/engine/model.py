@@ -263,6 +263,12 @@ class DeepModel:
         """Softmax or sigmoids of the logits (documents, classes)."""
         return to_probabilities(self.scores(bags), self.multilabel)
 
+    @torch.no_grad()
+    def scale_logits(self, factor: float) -> None:
+        """Multiply the logits by a factor."""
+        self.network.output.weight.mul_(factor)
+        self.network.output.bias.mul_(factor)
+
     def tensors(self) -> State:
         """Copies of the weights, E, P, W, bias and those of the hidden layers, for a file."""
         for optimizer in self.optimizers:

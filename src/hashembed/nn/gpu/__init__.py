@@ -1,8 +1,9 @@
 """The layers and the row optimizers on a GPU: calls of the Triton kernels in `kernels/`.
 
 `launch.py` has the passes of the layers, `places.py` finds the rows that tokens read, `rows.py`
-updates rows, `tiles.py` chooses sizes. `kernels/layout.py` declares every buffer that host and
-kernels share. docs/how-it-works/gpu-step.md follows one training step from start to end.
+updates rows, `tiles.py` chooses sizes, `direct.py` launches kernels. `kernels/layout.py` declares
+every buffer that host and kernels share. docs/how-it-works/gpu-step.md follows one training step
+from start to end.
 
 Terms, in addition to the glossary in docs/how-it-works/glossary.md:
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from hashembed.nn.gpu.tiles import acc
 
 MAX_TOKENS = 2**30  # in one call
+TENSORS = 7  # fields of a call that are tensors: the first ones
 
 
 class Call(NamedTuple):
@@ -14,17 +15,23 @@ class Call(NamedTuple):
 
     weight: Tensor  # E (B, d)
     importance: Tensor | None  # P (K, k)
-    keys: Tensor  # (N,), or ids with `mix`
+    keys: Tensor  # (N,)
     seeds: Tensor  # (k + 1,)
     offsets: Tensor | None  # (n + 1,); without them each token is a bag
     keep: Tensor | None  # (N,)
     weights: Tensor | None  # (N,), in the precision of accumulation
     num_embeddings: int
     indexing: int
-    mix: bool
+    mix: int  # 0; or the keys are ids, still to be mixed, in this many columns in turn
     mean: bool
     concat: bool
     append: bool
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """The fields that are tensors, or None."""
+        found: Any = self[:TENSORS]
+        return tuple(found)
 
     @property
     def num_hashes(self) -> int:
@@ -61,5 +68,7 @@ class Call(NamedTuple):
         n = self.keys.shape[0]
         if n > MAX_TOKENS:
             raise ValueError(f"a call takes at most {MAX_TOKENS:,} ids, found {n:,}")
+        if all(t is None or t.is_contiguous() for t in self.tensors):
+            return self
         fields: Any = (f.contiguous() if isinstance(f, Tensor) else f for f in self)
         return Call(*fields)

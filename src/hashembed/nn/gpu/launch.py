@@ -9,16 +9,15 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-import triton
 from torch import Tensor
 
 from hashembed.nn.cpu.launch import ACCUMULATION, Gradient
 from hashembed.nn.gpu.call import Call
 from hashembed.nn.gpu.kernels import bags as triton_kernels
 from hashembed.nn.gpu.kernels.layout import RuleKind
-from hashembed.nn.gpu.places import Places, locate, sort
+from hashembed.nn.gpu.places import Places, locate, side_stream, sort
 from hashembed.nn.gpu.rows import GradientTerms, Rule, sum_rows
-from hashembed.nn.gpu.tiles import INTERPRETED, device_of, on_stream
+from hashembed.nn.gpu.tiles import INTERPRETED, cdiv, device_of, next_power_of_2, on_stream
 
 _BLOCK = 32 if INTERPRETED else 128  # most columns in a tile
 
@@ -30,13 +29,15 @@ def _tile(D: int) -> tuple[int, int]:
     return min(64, max(16, 1024 // D)), 1 if D <= 32 else 4
 
 
-def id_keys(ids: Tensor) -> Tensor:
-    """Integer ids (...) -> keys (...)."""
+def id_keys(ids: Tensor, columns: Tensor | None = None, count: int = 1) -> Tensor:
+    """Integer ids (...) -> keys (...). Their columns (...), or if None, `count` columns in turn."""
     ids = ids.contiguous()
+    columns = None if columns is None else columns.contiguous()
     keys, T = torch.empty_like(ids), 1024
     if ids.numel():
         with device_of(ids):
-            triton_kernels.id_keys[(triton.cdiv(ids.numel(), T),)](ids, keys, ids.numel(), T=T)
+            grid = (cdiv(ids.numel(), T),)
+            triton_kernels.id_keys[grid](ids, columns, keys, ids.numel(), COUNT=count, T=T)
     return keys
 
 
@@ -50,15 +51,15 @@ def forward(call: Call, factors: Tensor | None = None) -> Tensor:
     out = call.weight.new_empty((call.num_bags, call.width))
     if call.num_bags == 0:
         return out
-    D = min(triton.next_power_of_2(d), _BLOCK)
+    D = min(next_power_of_2(d), _BLOCK)
     T, warps = _tile(D)
-    parts = triton.cdiv(d, D) * (call.num_hashes if call.concat else 1)
+    parts = cdiv(d, D) * (call.num_hashes if call.concat else 1)
     tables = (call.keep, call.weights, call.weight, call.importance, call.seeds, out)
     sizes = (N, call.num_embeddings, B)
-    tile = {"T": T, "D": D, "KP": triton.next_power_of_2(call.num_hashes), "num_warps": warps}
+    tile = {"T": T, "D": D, "KP": next_power_of_2(call.num_hashes), "num_warps": warps}
     with device_of(out):
         if call.offsets is None:
-            grid = (triton.cdiv(N, T), parts)
+            grid = (cdiv(N, T), parts)
             triton_kernels.token_forward[grid](call.keys, *tables, *sizes, **call.options, **tile)
         else:
             grid = (call.num_bags, parts)
@@ -115,15 +116,22 @@ def backward(
     writable = () if places.writable is None else (places.writable,)
     E_writable = writable if here is None else (here.record_event(), *writable)
     in_order = sort(places)  # perhaps only now
+    join = None
+    if places.side_by_side and E_sink is not None and P_sink is not None:
+        here = torch.cuda.current_stream(grad.device)
+        join = side_stream(here)
+        join.wait_stream(here)
     E_grad = P_grad = None
     if E_sink is not None:
         if side is not None:
             for tensor in (grad, factors):
                 tensor.record_stream(side)  # type: ignore[union-attr]
-        with on_stream(side):
+        with on_stream(side or join):
             E_grad = E_sink(_terms_of_E(call, places, grad, factors, in_order, E_writable))
     if P_sink is not None and found.P_terms is not None:
         P_grad = P_sink(_terms_of_P(call, places, found.P_terms, in_order, writable))
+    if here is not None and join is not None:
+        here.wait_stream(join)
     return E_grad, P_grad, found.weights_grad
 
 
@@ -193,11 +201,11 @@ def _token_gradients(
         P_terms=empty(for_P or want_weights, N, k),
         weights_grad=empty(want_weights, N),
     )
-    D = min(triton.next_power_of_2(d), _BLOCK)
+    D = min(next_power_of_2(d), _BLOCK)
     T, warps = _tile(D)
     if N and (for_E or for_P or want_weights):
         with device_of(grad):
-            triton_kernels.token_gradients[(triton.cdiv(N, T),)](
+            triton_kernels.token_gradients[(cdiv(N, T),)](
                 call.keys,
                 token_bags,
                 call.weights,

@@ -8,7 +8,6 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from hashembed.nn.gpu import tiles
@@ -16,21 +15,22 @@ from hashembed.nn.gpu.call import Call
 from hashembed.nn.gpu.kernels import bags as triton_kernels
 from hashembed.nn.gpu.kernels import layout
 from hashembed.nn.gpu.rows import Distinct
-from hashembed.nn.gpu.tiles import INTERPRETED, device_of, most_short_terms
+from hashembed.nn.gpu.tiles import INTERPRETED, cdiv, device_of, most_short_terms
 
 INT32 = 2**31 - 1
 CALL_COUNTS: int = layout.CALL_COUNTS.value
 TABLE_COUNTS: int = layout.TABLE_COUNTS.value
 _KEYS = 8 if INTERPRETED else 1024  # keys that a program looks at
 _TOKENS = 32 if INTERPRETED else 256  # tokens that a program locates
+_WORTH_A_STREAM = 2**22  # keys; fewer are sorted where they are needed
 
 
 class PendingSort(NamedTuple):
-    """A sort that runs on a side stream."""
+    """A sort that runs on a side stream, or, without an event, one that was made before."""
 
     keys: Tensor
     order: Tensor
-    done: torch.cuda.Event
+    done: torch.cuda.Event | None
 
 
 class Places(NamedTuple):
@@ -45,6 +45,7 @@ class Places(NamedTuple):
     cursor: Tensor | None = None  # which of the batches in the buffers is read, a number on the GPU
     side_stream: torch.cuda.Stream | None = None  # adds up E's gradient; the caller waits for it
     writable: torch.cuda.Event | None = None  # from then on tables may be changed
+    side_by_side: bool = False  # E and P are updated at the same time, each on its own stream
 
     @property
     def of_E(self) -> Tensor:
@@ -154,8 +155,8 @@ def prepare(
     in_order, order = torch.sort(keys, stable=True)
     N, k, (B, d) = len(call.keys) // calls, call.num_hashes, call.weight.shape
     size, in_E = len(keys) // calls, k * N
-    blocks_E = triton.cdiv(in_E, _KEYS)
-    blocks = blocks_E + triton.cdiv(size - in_E, _KEYS)
+    blocks_E = cdiv(in_E, _KEYS)
+    blocks = blocks_E + cdiv(size - in_E, _KEYS)
     new_counts = torch.empty(calls, blocks, dtype=torch.int32, device=keys.device)
     parts, grid = (size, in_E, blocks_E), (blocks, calls)
     with device_of(keys):
@@ -240,7 +241,7 @@ def _locate(
     bags = N if call.offsets is None else len(call.offsets) // calls - 1
     if N:
         with device_of(keys):
-            triton_kernels.locate_tokens[(triton.cdiv(N, _TOKENS), calls)](
+            triton_kernels.locate_tokens[(cdiv(N, _TOKENS), calls)](
                 call.keys,
                 call.offsets,
                 known_bags,
@@ -266,15 +267,22 @@ def _locate(
 
 
 def start_sort(places: Places) -> Places:
-    """Start to sort on a side stream, while the forward pass runs."""
+    """Start to sort on a side stream, while the forward pass runs.
+
+    Short sorts are left to the backward pass: the host would need longer for the streams than the
+    GPU for the sort. In a CUDA graph streams cost nothing.
+    """
+    captured = torch.cuda.is_current_stream_capturing()
+    if not captured and len(places.keys) < _WORTH_A_STREAM:
+        return places
     here = torch.cuda.current_stream(places.keys.device)
-    side = _side_stream(here)
+    side = side_stream(here)
     side.wait_stream(here)
     with torch.cuda.stream(side):
         keys, order = torch.sort(places.keys, stable=True)
         done = side.record_event()
     places.keys.record_stream(side)
-    return places._replace(pending_sort=PendingSort(keys, order, done))
+    return places._replace(pending_sort=PendingSort(keys, order, done), side_by_side=captured)
 
 
 def sort(places: Places) -> tuple[Tensor, Tensor] | None:
@@ -284,6 +292,8 @@ def sort(places: Places) -> tuple[Tensor, Tensor] | None:
     if places.pending_sort is None:
         return torch.sort(places.keys, stable=True)
     keys, order, done = places.pending_sort
+    if done is None:
+        return keys, order
     here = torch.cuda.current_stream(keys.device)
     here.wait_event(done)
     keys.record_stream(here)
@@ -292,6 +302,6 @@ def sort(places: Places) -> tuple[Tensor, Tensor] | None:
 
 
 @cache
-def _side_stream(here: torch.cuda.Stream) -> torch.cuda.Stream:
+def side_stream(here: torch.cuda.Stream) -> torch.cuda.Stream:
     """One for each stream."""
     return torch.cuda.Stream(here.device)  # type: ignore[no-untyped-call]

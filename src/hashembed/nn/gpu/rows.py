@@ -7,7 +7,6 @@ import struct
 from typing import NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from hashembed.nn.cpu.launch import ACCUMULATION
@@ -18,7 +17,15 @@ from hashembed.nn.gpu.kernels import sums as triton_sums
 from hashembed.nn.gpu.kernels import terms as triton_terms
 from hashembed.nn.gpu.kernels.layout import RuleKind as RuleKind
 from hashembed.nn.gpu.kernels.layout import RuleTensors
-from hashembed.nn.gpu.tiles import acc, device_of, on_stream, processors, row_tile
+from hashembed.nn.gpu.tiles import (
+    acc,
+    cdiv,
+    device_of,
+    next_power_of_2,
+    on_stream,
+    processors,
+    row_tile,
+)
 
 NUMBERS: int = layout.NUMBERS.value
 RING: int = layout.RING.value
@@ -139,7 +146,7 @@ def sum_rows(
     if M == 0:
         return
     T, D, warps = row_tile(rule.table.shape[1], *tiles.SUM)
-    partial = _make_partial_sums(triton.cdiv(M, T), D, rule.table)
+    partial = _make_partial_sums(cdiv(M, T), D, rule.table)
     options = {**rule.options, "BEHIND": behind, "T": T, "D": D, "num_warps": warps}
     with device_of(rule.table):
         triton_sums.sum_tiles[(partial.tiles,)](
@@ -179,7 +186,7 @@ def _sum_edges(
         triton_sums.sum_groups[(partial.tiles // G,)](
             terms.keys, partial.sums, partial.groups, M, partial.tiles, G=G, **of_tile
         )
-    triton_sums.sum_edges[(triton.cdiv(partial.tiles, partial.edge_tiles),)](
+    triton_sums.sum_edges[(cdiv(partial.tiles, partial.edge_tiles),)](
         terms.keys,
         slots,
         partial.sums,
@@ -257,7 +264,7 @@ def _update_short(terms: GradientTerms, known: Distinct, rule: Rule, behind: boo
     if D > tiles.NARROW:
         programs, J = tiles.PROGRAMS, tiles.AT_A_TIME
     most = programs * processors(rule.table.device)
-    triton_terms.update_short[(min(triton.cdiv(M, T), most),)](
+    triton_terms.update_short[(min(cdiv(M, T), most),)](
         terms.cursor,
         known.short_rows,
         known.short_extents,
@@ -279,8 +286,8 @@ def _update_short(terms: GradientTerms, known: Distinct, rule: Rule, behind: boo
 
 def _update_long(terms: GradientTerms, known: Distinct, rule: Rule, behind: bool) -> None:
     M, d = len(known.term_ids), rule.table.shape[1]
-    D, L = triton.next_power_of_2(d), tiles.most_short_terms(d)
-    partial = _make_partial_sums(triton.cdiv(M, L), D, rule.table)
+    D, L = next_power_of_2(d), tiles.most_short_terms(d)
+    partial = _make_partial_sums(cdiv(M, L), D, rule.table)
     G, sizes = partial.group, (M, partial.tiles, terms.rows)
     most = tiles.LONG_PROGRAMS * processors(rule.table.device)
     triton_terms.sum_long[(min(partial.tiles, most),)](
@@ -306,7 +313,7 @@ def _update_long(terms: GradientTerms, known: Distinct, rule: Rule, behind: bool
         triton_terms.sum_long_groups[(partial.tiles // G,)](
             terms.cursor, known.rows, known.slots, *sums, *sizes, L=L, D=D, G=G, num_warps=1
         )
-    triton_terms.finish_long[(triton.cdiv(partial.tiles, partial.edge_tiles),)](
+    triton_terms.finish_long[(cdiv(partial.tiles, partial.edge_tiles),)](
         terms.cursor,
         known.rows,
         known.slots,
@@ -334,7 +341,7 @@ def update_rows(rule: Rule, rows: Tensor, values: Tensor, *, behind: bool = True
         return
     T, D, warps = row_tile(d, *tiles.UPDATE)
     with device_of(rule.table):
-        triton_rules.update_rows[(triton.cdiv(m, T),)](
+        triton_rules.update_rows[(cdiv(m, T),)](
             rows,
             values.contiguous(),
             *rule.tensors,
@@ -361,7 +368,7 @@ def catch_up(
         return
     T = tiles.CATCH_UP
     with device_of(rule.table):
-        triton_rules.catch_up[(triton.cdiv(M, T),)](
+        triton_rules.catch_up[(cdiv(M, T),)](
             keys,
             count,
             *rule.tensors,
@@ -371,7 +378,7 @@ def catch_up(
             **rule.options,
             MOVE=move,
             T=T,
-            D=min(triton.next_power_of_2(d), 32),
+            D=min(next_power_of_2(d), 32),
             num_warps=T // 32,
         )
 

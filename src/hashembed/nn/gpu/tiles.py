@@ -37,6 +37,8 @@ FEW_TILES = 2 if INTERPRETED else 8  # a long row of more tiles is summed by gro
 EDGE_TILES, GROUP = (2, 4) if INTERPRETED else (8, 32)
 CATCH_UP = 128  # rows that a program of `catch_up` takes; 32 for each warp
 
+_NOTHING = contextlib.nullcontext()
+
 TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 
 
@@ -47,12 +49,24 @@ def acc(table: Tensor) -> tl.dtype:
 
 def device_of(tensor: Tensor) -> AbstractContextManager[object]:
     """Triton launches on the current device; make it the tensor's."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
+    if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
+        return _NOTHING
+    return torch.cuda.device(tensor.device)
 
 
 def on_stream(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
     """Work on this stream, or without one on the current stream."""
-    return contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
+    return _NOTHING if stream is None else torch.cuda.stream(stream)
+
+
+def cdiv(n: int, size: int) -> int:
+    """How many parts of a size n has. Triton's own function takes much longer on the host."""
+    return -(-n // size)
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest power of 2 that is at least n."""
+    return 1 << (n - 1).bit_length()
 
 
 @cache
@@ -65,11 +79,11 @@ def processors(device: torch.device) -> int:
 
 def row_tile(d: int, numbers: int, warps: int) -> tuple[int, int, int]:
     """Rows T and columns D of a tile of rows of d numbers, and its warps."""
-    D = triton.next_power_of_2(d)
+    D = next_power_of_2(d)
     T = max(4, min((INTERPRETED_NUMBERS if INTERPRETED else numbers) // D, 128))
     return T, D, warps if NARROW < D <= 64 else 4
 
 
 def most_short_terms(d: int) -> int:
     """A row of d numbers with more terms than this is long."""
-    return LONG if triton.next_power_of_2(d) > NARROW else LONG_NARROW
+    return LONG if next_power_of_2(d) > NARROW else LONG_NARROW

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from hashembed.nn.cpu.launch import Gradient, Gradients, Wanted
+from hashembed.nn.ops.sparse import sparse_rows
 
 _TENSORS = 7  # fields of a call that are tensors: all before the numbers
 _WEIGHTS = _TENSORS - 1  # the place of the per-sample weights; the tables are the first two
@@ -212,10 +213,7 @@ def _tensor(gradient: Gradient | None, table: Tensor | None) -> Tensor | None:
         return None
     if gradient.rows is None:
         return gradient.values
-    return torch.sparse_coo_tensor(
-        gradient.rows.unsqueeze(0),
-        gradient.values,
-        table.shape,
-        is_coalesced=True,
-        check_invariants=False,
-    )
+    rows, values = gradient.rows, gradient.values
+    if not len(rows):  # autograd adds the next gradient in place: it must be able to grow these
+        rows, values = torch.empty_like(rows), torch.empty_like(values)
+    return sparse_rows(rows, values, table.shape)

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch._C._dynamo import eval_frame
 
 from hashembed.hashing.spec import HashSpec
 from hashembed.nn.cpu import launch as cpu
 from hashembed.nn.ops import indexing, on_cpu, reference
 from hashembed.nn.ops.lookup import Lookup
+from hashembed.nn.owners import apply_pending_before_export
 
 HAS_TRITON = torch.version.cuda is not None and find_spec("triton") is not None
 if HAS_TRITON:
@@ -31,11 +33,22 @@ if TYPE_CHECKING:
 MAX_DIM = 1024  # columns of a table that the Triton kernels take
 
 
-def id_keys(ids: Tensor) -> Tensor:
-    """Integer ids (...) -> keys (...)."""
+def id_keys(ids: Tensor, columns: Tensor | None = None, count: int = 1) -> Tensor:
+    """Integer ids (...) -> keys (...).
+
+    columns: the column of each id, in a shape that broadcasts to that of the ids. None (default):
+    the ids stand in `count` columns in turn, so with several columns the last dimension, or all
+    ids in row-major order, must be a multiple of `count`.
+    """
     if _traced() or not (ids.device.type == "cpu" or (HAS_TRITON and ids.is_cuda)):
-        return indexing.id_keys(ids)
-    return on_gpu.id_keys(ids) if ids.is_cuda else cpu.id_keys(ids)
+        if columns is None and count > 1:
+            columns = torch.arange(ids.numel(), device=ids.device).view(ids.shape) % count
+        return indexing.id_keys(ids, columns)
+    if columns is not None:
+        columns = columns.to(ids.device, torch.int64).expand_as(ids)
+    if ids.is_cuda:
+        return on_gpu.id_keys(ids, columns, count)
+    return cpu.id_keys(ids, columns, count)
 
 
 def hash_embedding(
@@ -49,15 +62,17 @@ def hash_embedding(
     aggregation: str = "sum",
     append_importance: bool = False,
     sparse: bool = False,
-    mix: bool = False,
+    mix: int = 0,
 ) -> Tensor:
     """keys (...) -> hash vectors (..., D); zeros where `keep` (...) is False.
 
-    With `mix` keys are integer ids, still to be turned into keys by `id_keys`.
+    With `mix` keys are integer ids in this many columns in turn, still to be turned into keys by
+    `id_keys`.
     """
+    sparse = not _prepare_export() and sparse
     gpu = _triton_takes(keys, weight, importance, sparse)
     if mix and not gpu:
-        keys, mix = id_keys(keys), False
+        keys, mix = id_keys(keys, count=mix), 0
     if not gpu and not _numba_takes(keys, weight, importance, sparse):
         return reference.hash_embedding(
             keys,
@@ -102,18 +117,20 @@ def hash_embedding_bag(
     aggregation: str = "sum",
     append_importance: bool = False,
     sparse: bool = False,
-    mix: bool = False,
+    mix: int = 0,
     places: "Places | None" = None,
 ) -> Tensor:
     """keys (N,), offsets (n + 1,) -> sums or means of hash vectors over each bag (n, D).
 
     Bag i holds keys[offsets[i] : offsets[i + 1]]; an empty bag is zeros. Tokens where `keep` (N,)
-    is False do not count, not even in a mean. With `mix` keys are integer ids, still to be turned
-    into keys. `places`: what `nn.gpu.places.prepare` found for this call in advance.
+    is False do not count, not even in a mean. With `mix` keys are integer ids in this many columns
+    in turn, still to be turned into keys. `places`: what `nn.gpu.places.prepare` found for this
+    call in advance.
     """
+    sparse = not _prepare_export() and sparse
     gpu = _triton_takes(keys, weight, importance, sparse)
     if mix and not gpu:
-        keys, mix = id_keys(keys), False
+        keys, mix = id_keys(keys, count=mix), 0
     if not gpu and not _numba_takes(keys, weight, importance, sparse):
         return reference.hash_embedding_bag(
             keys,
@@ -153,12 +170,17 @@ def _by_kernels(lookup: Lookup, gpu: bool, places: "Places | None" = None) -> Te
     lookup.check()
     if not (on_gpu if gpu else on_cpu).must_be_eager(lookup):
         return on_gpu.run(lookup) if gpu else on_cpu.run(lookup)
-    if torch.compiler.is_compiling() or "torch._dynamo" in sys.modules:
+    if torch.compiler.is_compiling() or _compiler_watches():
         from hashembed.nn.ops import eager
 
         out: Tensor = eager.run_on_gpu(lookup, places) if gpu else eager.run_on_cpu(lookup)
         return out
     return on_gpu.run_eagerly(lookup, places) if gpu else on_cpu.run_eagerly(lookup)
+
+
+def _compiler_watches() -> bool:
+    """Whether TorchDynamo may look at the functions that are called now."""
+    return "torch._dynamo" in sys.modules and eval_frame.get_eval_frame_callback() is not None
 
 
 def gpu_call(
@@ -195,6 +217,15 @@ def _kernels_take(weight: Tensor, importance: Tensor | None, sparse: bool) -> bo
         # `is_exporting()` is always true for the compiler of torch 2.11.
         return not torch.compiler._is_exporting_flag and not sparse
     return not _traced()
+
+
+def _prepare_export() -> bool:
+    """Whether a program is being exported. It must not miss updates, and needs no gradients."""
+    if not (torch.compiler._is_exporting_flag or torch._C._get_tracing_state() is not None):
+        return False
+    if not torch.compiler.is_dynamo_compiling():  # which cannot trace it: `export(strict=True)`
+        apply_pending_before_export()
+    return True
 
 
 def _traced() -> bool:

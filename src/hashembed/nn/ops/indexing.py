@@ -37,13 +37,14 @@ def unpack(keys: Tensor) -> tuple[Tensor, Tensor]:
     return keys & MASK, (keys >> 32) & MASK
 
 
-def id_keys(ids: Tensor) -> Tensor:
-    """Integer ids -> keys."""
+def id_keys(ids: Tensor, columns: Tensor | None = None) -> Tensor:
+    """Integer ids (...) and their columns, in a shape that broadcasts, or all 0 -> keys (...)."""
     a, b = unpack(ids)
-    a = a ^ fmix32((b + ID_ROUNDS[0]) & MASK)
-    b = b ^ fmix32((a + ID_ROUNDS[1]) & MASK)
-    a = a ^ fmix32((b + ID_ROUNDS[2]) & MASK)
-    b = b ^ fmix32((a + ID_ROUNDS[3]) & MASK)
+    salt = 0 if columns is None else _multiply(columns, GOLDEN)
+    a = a ^ fmix32((b + (salt + ID_ROUNDS[0])) & MASK)
+    b = b ^ fmix32((a + (salt + ID_ROUNDS[1])) & MASK)
+    a = a ^ fmix32((b + (salt + ID_ROUNDS[2])) & MASK)
+    b = b ^ fmix32((a + (salt + ID_ROUNDS[3])) & MASK)
     # b's top bit is the sign: shift it in as a number in [-2^31, 2^31), which cannot overflow.
     return ((b ^ 0x80000000) - 0x80000000) * 0x100000000 + a
 

@@ -13,7 +13,7 @@ class Lookup(NamedTuple):
 
     weight: Tensor  # E (B, d)
     importance: Tensor | None  # P (K, k)
-    keys: Tensor  # (N,), or ids with `mix`
+    keys: Tensor  # (N,)
     seeds: Tensor  # (k + 1,)
     spec: HashSpec
     offsets: Tensor | None = None  # (n + 1,); without them each token is a bag
@@ -23,7 +23,7 @@ class Lookup(NamedTuple):
     concat: bool = False
     append: bool = False
     sparse: bool = False  # sparse gradients of the tables
-    mix: bool = False  # the keys are ids, still to be mixed
+    mix: int = 0  # the keys are ids, still to be mixed, in this many columns in turn
 
     @property
     def indexing(self) -> int:

@@ -10,7 +10,7 @@ from hashembed.nn.gpu import launch as cuda
 from hashembed.nn.gpu import places as cuda_places
 from hashembed.nn.gpu.call import Call
 from hashembed.nn.gpu.places import Places
-from hashembed.nn.ops import autograd
+from hashembed.nn.ops import autograd, recorded
 from hashembed.nn.ops.lookup import Lookup
 from hashembed.nn.owners import Owner, may_have_owner, note_sparse, owner_of
 
@@ -96,8 +96,12 @@ def run_eagerly(lookup: Lookup, places: Places | None = None) -> Tensor:
     )
     if any(owners):
         if places is None:
+            in_backward = torch.is_grad_enabled() and _all_in_backward(tables, owners)
+            found = _recorded(call, tables, owners) if in_backward else None
+            if found is not None:
+                return autograd.apply(found, call)
             places = cuda_places.locate(call, E=True, P=call.importance is not None)
-            if torch.is_grad_enabled() and _all_in_backward(tables, owners):
+            if in_backward:
                 places = cuda_places.start_sort(places)
         _announce(tables, owners, places)
     E_sink, P_sink = (
@@ -105,6 +109,17 @@ def run_eagerly(lookup: Lookup, places: Places | None = None) -> Tensor:
         for table, owner in zip(tables, owners, strict=True)
     )
     return autograd.apply(_Pass((E_sink, P_sink), places), call)
+
+
+def _recorded(call: Call, tables: Tables, owners: Owners) -> recorded.RecordedPass | None:
+    """The call as two CUDA graphs, if it has often been made."""
+    found: Any = [pair for pair in zip(tables, owners, strict=True) if pair[0] is not None]
+    recorder = recorded.recorder_of(call, found)
+    graphs = None if recorder is None else recorder.find(call, found)
+    if recorder is None or graphs is None:
+        return None
+    used = [recorded.Table(table, owner, owner.use_of(table)) for table, owner in found]
+    return recorded.RecordedPass(graphs, used, recorder.give_up)
 
 
 def _announce(tables: Tables, owners: Owners, places: Places) -> None:

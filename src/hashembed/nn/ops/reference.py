@@ -4,6 +4,8 @@ Half-precision tables are read as they are; everything after the look-up is done
 rounded once, at the end.
 """
 
+from functools import reduce
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,7 +43,10 @@ def token_vectors(
     if importance is not None:
         p = F.embedding(rows, importance, sparse=sparse).to(dtype)  # (..., k)
         components = p.unsqueeze(-1) * components
-    vectors = components.flatten(-2) if aggregation == "concat" else components.sum(-2)
+    if aggregation == "concat":
+        vectors = components.flatten(-2)
+    else:  # not `sum(-2)`: in onnxruntime that keeps the dimension if there are no tokens
+        vectors = reduce(torch.add, components.unbind(-2))
     if append_importance and p is not None:
         vectors = torch.cat([vectors, p], dim=-1)
     return vectors
@@ -83,6 +88,17 @@ def hash_embedding(
     return vectors(keys).masked_fill(~keep.unsqueeze(-1), 0)
 
 
+def _bag_of_each_token(offsets: Tensor, count: int) -> Tensor:
+    """offsets (n + 1,), N -> the bag of each token (N,); n for tokens behind the last bag.
+
+    It is the number of bags that end at or before the token's position. `searchsorted` would find
+    it, too, but cannot be exported to ONNX.
+    """
+    ends = offsets[1:]
+    ends_at = offsets.new_zeros(count + 1).scatter_add(0, ends, torch.ones_like(ends))
+    return ends_at.cumsum(0)[:count]
+
+
 def hash_embedding_bag(
     keys: Tensor,
     offsets: Tensor,
@@ -104,10 +120,7 @@ def hash_embedding_bag(
     is False do not count, not even in a mean.
     """
     num_bags = offsets.numel() - 1
-    # The number of bags that end at or before a token's position is the bag it lies in; tokens
-    # behind the last bag land in one bag more, which is cut off.
-    position = torch.arange(keys.numel(), device=keys.device)
-    bag = torch.searchsorted(offsets[1:].contiguous(), position, right=True)  # (N,)
+    bag = _bag_of_each_token(offsets, keys.numel())  # (N,)
     if keep is not None and sparse:
         keys, bag, keep, per_sample_weights = (
             keys[keep],
@@ -132,6 +145,6 @@ def hash_embedding_bag(
     total = vectors.new_zeros(num_bags + 1, vectors.shape[-1]).index_add(0, bag, vectors)
     if mode == "mean":
         ones = torch.ones_like(bag) if keep is None else keep.to(bag.dtype)
-        count = torch.zeros_like(offsets).index_add(0, bag, ones)
+        count = torch.zeros_like(offsets).scatter_add(0, bag, ones)
         total = total / count.clamp(min=1).unsqueeze(-1).to(total.dtype)
     return total[:num_bags].to(weight.dtype)

@@ -13,15 +13,15 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from hashembed.nn import owners
+from hashembed.nn import data_parallel, owners
 from hashembed.nn.cpu.launch import ACCUMULATION
-from hashembed.nn.optim.gpu_steps import GpuSteps
 from hashembed.nn.optim.layer_adam import add_param_group
 from hashembed.nn.optim.pending import Tracked
+from hashembed.nn.optim.recorded_steps import RecordedSteps
 from hashembed.nn.optim.tables import Group, State, is_capturing, rows_and_values, state_dtype
 
 
-class RowOptimizer(GpuSteps):
+class RowOptimizer(RecordedSteps):
     """An optimizer that updates tables row by row, and other parameters as `torch.optim` does."""
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
@@ -41,6 +41,16 @@ class RowOptimizer(GpuSteps):
             if p.dim() == 2 and p.dtype in ACCUMULATION:
                 self._tracked[id(p)] = Tracked(p)
                 owners.give_to(self, p)
+                data_parallel.announce(p)
+        self._add_missing_gradients()
+
+    def _add_missing_gradients(self) -> None:
+        data_parallel.add_missing_gradients([tracked.table for tracked in self._tracked.values()])
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset all gradients."""
+        super().zero_grad(set_to_none)
+        self._add_missing_gradients()
 
     def __getstate__(self) -> Group:
         """For a copy, or to be pickled."""

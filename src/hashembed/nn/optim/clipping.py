@@ -44,7 +44,8 @@ def clip_grad_norm_(
         if p.grad is not None and p.grad.is_sparse:
             p.grad = coalesced(p.grad)
             _check_norm_type(norm_type)
-            tensors.append(p.grad._values())
+            if p.grad._nnz():  # the largest of no numbers has no value
+                tensors.append(p.grad._values())
         elif p.grad is not None:
             tensors.append(p.grad)
     total = torch.nn.utils.get_total_norm(tensors, norm_type, error_if_nonfinite, foreach)
@@ -71,7 +72,10 @@ def _norm_of_sparse(
     if dim is not None or keepdim:
         raise NotImplementedError("the norm of a sparse tensor is taken of all of it, without dim")
     _check_norm_type(ord)
-    norm: Tensor = torch.linalg.vector_norm(x.coalesce().values(), ord, dtype=dtype)
+    values = x.coalesce().values()
+    if not values.numel():  # the largest of no numbers has no value
+        return values.new_zeros((), dtype=dtype)
+    norm: Tensor = torch.linalg.vector_norm(values, ord, dtype=dtype)
     return norm
 
 

@@ -72,20 +72,25 @@ class GpuSteps(PendingUpdates):
         If another graph, or another place in this one, still needs the table as it is, the update
         waits for the end of this backward pass.
         """
+        if self.may_update_now(table, use):
+            self._update_in_backward(table, terms)
+            return
+        tracked = self._tracked[id(table)]
+        if not tracked.deferred:
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: self._update_at_the_end(table))
+        done = torch.cuda.current_stream(table.device).record_event() if table.is_cuda else None
+        tracked.deferred.append((terms, done))
+
+    def may_update_now(self, table: Tensor, use: Use | None) -> bool:
+        """Whether no other place of a graph still needs the table as it is; `use` is done."""
         tracked = self._tracked[id(table)]
         if use is not None:
             tracked.uses.discard(use)
         task = torch._C._current_graph_task_id()
         if tracked.graph_task != task:
             tracked.graph_task, tracked.deferred = task, []  # a pass that failed may have left some
-        if not tracked.uses and not tracked.deferred:
-            self._update_in_backward(table, terms)
-            return
-        if not tracked.deferred:
-            engine = torch.autograd.Variable._execution_engine
-            engine.queue_callback(lambda: self._update_at_the_end(table))
-        done = torch.cuda.current_stream(table.device).record_event() if table.is_cuda else None
-        tracked.deferred.append((terms, done))
+        return not tracked.uses and not tracked.deferred
 
     @torch.no_grad()
     def _update_at_the_end(self, table: Tensor) -> None:
@@ -104,18 +109,33 @@ class GpuSteps(PendingUpdates):
         )
 
     def _update_in_backward(self, table: Tensor, terms: "cuda_rows.GradientTerms") -> None:
+        self._count_update(table)
+        for event in terms.wait_for:
+            torch.cuda.current_stream(table.device).wait_event(event)
+        self.update_by(table, terms)
+        self._after_update(table)
+
+    def update_by(
+        self, table: Tensor, terms: "cuda_rows.GradientTerms", rate: Tensor | None = None
+    ) -> None:
+        """The kernels of an update by terms, all of whose rows have caught up.
+
+        rate (): the learning rate on the GPU, instead of that of the parameter group.
+        """
+        with self.stepping(table, rate=rate) as rule:
+            if terms.distinct is None:
+                cuda_rows.sum_rows(terms, rule, behind=False)
+            else:
+                cuda_rows.update_terms(terms, rule, behind=False)
+
+    def _count_update(self, table: Tensor) -> None:
         tracked = self._tracked[id(table)]
         if self._stepped:
             self._check_passes(tracked.passes + 1)
         tracked.passes += 1
         tracked.updated_in_backward = True
-        for event in terms.wait_for:
-            torch.cuda.current_stream(table.device).wait_event(event)
-        with self.stepping(table) as rule:  # all rows have caught up
-            if terms.distinct is None:
-                cuda_rows.sum_rows(terms, rule, behind=False)
-            else:
-                cuda_rows.update_terms(terms, rule, behind=False)
+
+    def _after_update(self, table: Tensor) -> None:
         # A graph that still needs the table as it was must fail instead of using wrong numbers.
         torch.autograd.graph.increment_version(table)
         self.adopt(table)
@@ -146,15 +166,17 @@ class GpuSteps(PendingUpdates):
         return False
 
     @contextmanager
-    def stepping(self, table: Tensor, finite: Tensor | None = None) -> "Iterator[cuda_rows.Rule]":
+    def stepping(
+        self, table: Tensor, finite: Tensor | None = None, rate: Tensor | None = None
+    ) -> "Iterator[cuda_rows.Rule]":
         """One step of a table on a GPU: the rule by which to update its rows.
 
         If `finite` is 0 the table and its state stay as they are, and a learning rate on the GPU
-        becomes 0.
+        becomes 0. `rate` (): that rate, instead of that of the parameter group.
         """
         group = self.group_of(table)
         self._check_decay(group)
-        with self._gpu_step(table, self._started(table), group, finite) as rule:
+        with self._gpu_step(table, self._started(table), group, finite, rate) as rule:
             yield rule
 
     def rehearse(self, table: Tensor, finite: Tensor | None) -> "cuda_rows.Rule":
@@ -188,19 +210,28 @@ class GpuSteps(PendingUpdates):
 
     @contextmanager
     def _gpu_step(
-        self, p: Tensor, state: State, group: Group, finite: Tensor | None = None
+        self,
+        p: Tensor,
+        state: State,
+        group: Group,
+        finite: Tensor | None = None,
+        rate: Tensor | None = None,
     ) -> "Iterator[cuda_rows.Rule]":
         """One step of the rule on a GPU, counted there: the host does not wait for it."""
         rule = self._ready_gpu_rule(p, state, group)
         if rule.history is not None and not is_capturing(p):
-            tracked = self._tracked[id(p)]
-            tracked.gpu_steps += 1
-            if tracked.gpu_steps % (cuda_rows.RING // 2) == 0:  # no row may miss RING steps
-                self._catch_up_all(p)
-        cuda_rows.begin_step(rule, group["lr"], self._gpu_numbers(group), finite)
+            self._count_gpu_step(p)
+        lr = group["lr"] if rate is None else rate
+        cuda_rows.begin_step(rule, lr, self._gpu_numbers(group), finite)
         yield rule
         if rule.history is not None:
             cuda_rows.end_step(rule)
+
+    def _count_gpu_step(self, p: Tensor) -> None:
+        tracked = self._tracked[id(p)]
+        tracked.gpu_steps += 1
+        if tracked.gpu_steps % (cuda_rows.RING // 2) == 0:  # no row may miss RING steps
+            self._catch_up_all(p)
 
     def _update_sparse(
         self, p: Tensor, rows: Tensor, values: Tensor, state: State, group: Group

@@ -40,6 +40,7 @@ class Tracked:
         self.passes = 0  # backward passes that updated the table since the last `step()`
         self.updated_in_backward = False  # whether any pass has
         self.gpu_steps = 0  # steps on a GPU that the host knows of
+        self.recorder: Any = None  # of E: the calls that repeat; see `nn/ops/recorded.py`
 
 
 class PendingUpdates(Optimizer):

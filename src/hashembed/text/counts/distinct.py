@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.core.arrays import I64
+from hashembed.core.arrays import I64, distinct
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.text.counts.distinct_kernels import BITS, add_all, mark
 
@@ -116,7 +116,7 @@ def _line_array(chunk: bytes) -> Any:
     import pyarrow as pa
 
     ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + 1
-    offsets = np.unique(np.concatenate([[0], ends, [len(chunk)]])).astype(np.int64)
+    offsets = distinct(np.concatenate([[0], ends, [len(chunk)]])).astype(np.int64)
     buffers = pa.py_buffer(offsets), pa.py_buffer(chunk)
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers)
 

@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from hashembed.nn.gpu.kernels.hash import IDENTITY, bucket_of, lanes, row_of
+from hashembed.nn.gpu.direct import direct
+from hashembed.nn.gpu.kernels.hash import IDENTITY, bucket_of, lanes, mixed, row_of
 from hashembed.nn.gpu.kernels.layout import (
     FEW_TERMS,
     ROWS,
@@ -36,11 +37,15 @@ class LayerTensors(NamedTuple):
     factors: Tensor | None  # what each component of a token is multiplied by
 
 
+@direct
 @triton.jit(do_not_specialize=["n"])
-def id_keys(ids, keys, n, T: tl.constexpr):
-    """Integer ids (n,) -> keys (n,)."""
+def id_keys(ids, columns, keys, n, COUNT: tl.constexpr, T: tl.constexpr):
+    """Integer ids (n,) -> keys (n,). Their columns (n,), or if None, COUNT columns in turn."""
     t = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)
-    a, b = lanes(tl.load(ids + t, mask=t < n, other=0), True)
+    column = t % COUNT
+    if columns is not None:
+        column = tl.load(columns + t, mask=t < n, other=0)
+    a, b = mixed(tl.load(ids + t, mask=t < n, other=0), column)
     tl.store(keys + t, (b.to(tl.int64) << 32) | a.to(tl.int64), mask=t < n)
 
 
@@ -69,7 +74,7 @@ def token_sum(
     keep, weights, E, P, seeds, factors = layer
     if keep is not None:
         live &= tl.load(keep + t, mask=live, other=0) != 0
-    a, b = lanes(key, MIX)
+    a, b = lanes(key, t, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
     if INDEXING >= IDENTITY:  # layers refuse other ids; here they must do no harm
         live &= (row >= 0) & (row < K)
@@ -91,6 +96,7 @@ def token_sum(
     return total, live, row, scale
 
 
+@direct
 @triton.jit(do_not_specialize=["N", "K", "B"])
 def bag_forward(
     keys,
@@ -161,6 +167,7 @@ def bag_forward(
             tl.store(out + width - k + places, more.to(out.dtype.element_ty), mask=places < k)
 
 
+@direct
 @triton.jit(do_not_specialize=["N", "K", "B"])
 def token_forward(
     keys,
@@ -210,6 +217,7 @@ def token_forward(
             tl.store(place + width - k + places[None, :], more, mask=mask)
 
 
+@direct
 @triton.jit(do_not_specialize=["N", "bags", "steps", "K", "B", "base", "stride", "span"])
 def locate_tokens(
     keys,
@@ -270,7 +278,7 @@ def locate_tokens(
             high = tl.where(searching & (edge > t), middle, high)
         live &= bag < bags
     key = tl.load(keys + t, mask=live, other=0)
-    a, b = lanes(key, MIX)
+    a, b = lanes(key, t, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
     if INDEXING >= IDENTITY:
         live &= (row >= 0) & (row < K)
@@ -300,6 +308,7 @@ def new_keys(block, keys, M, in_E, blocks_E, S: tl.constexpr):
     return x, key, (x < end) & (key != before), first
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "blocks"])
 def count_new(keys, counts, M, in_E, blocks_E, blocks, S: tl.constexpr):
     """Count the keys of each block that are the first of their row; M keys for each call."""
@@ -309,6 +318,7 @@ def count_new(keys, counts, M, in_E, blocks_E, blocks, S: tl.constexpr):
     tl.store(counts + call * blocks + block, tl.sum(new.to(tl.int32), axis=0))
 
 
+@direct
 @triton.jit(do_not_specialize=["N", "M", "in_E", "blocks_E", "blocks", "base", "span"])
 def distinct_rows(
     keys,
@@ -367,6 +377,7 @@ def distinct_rows(
         tl.store(place, tl.max(counted, axis=0))
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "in_E", "blocks_E", "K", "B", "L_E", "L_P"])
 def list_short_rows(
     rows,
@@ -421,6 +432,7 @@ def list_short_rows(
     tl.store(short_extents + first + at, pack_extent(start, length), mask=is_short)
 
 
+@direct
 @triton.jit(do_not_specialize=["N", "bags", "K", "B"])
 def token_gradients(
     keys,
@@ -458,7 +470,7 @@ def token_gradients(
     bag = tl.load(token_bags + t, mask=inside, other=0).to(tl.int64)
     live = inside & (bag < bags)
     key = tl.load(keys + t, mask=live, other=0)
-    a, b = lanes(key, MIX)
+    a, b = lanes(key, t, MIX)
     row = row_of(key, a, seeds, K, INDEXING)
     scale = tl.full([T], 1, ACC)
     if weights is not None:

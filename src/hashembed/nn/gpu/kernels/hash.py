@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from hashembed.hashing import locate
+from hashembed.hashing.spec import GOLDEN as _GOLDEN
 from hashembed.hashing.spec import ID_ROUNDS
 
 INDEPENDENT = tl.constexpr(locate.INDEPENDENT)
@@ -13,6 +14,7 @@ ROUND_0 = tl.constexpr(ID_ROUNDS[0])
 ROUND_1 = tl.constexpr(ID_ROUNDS[1])
 ROUND_2 = tl.constexpr(ID_ROUNDS[2])
 ROUND_3 = tl.constexpr(ID_ROUNDS[3])
+GOLDEN = tl.constexpr(_GOLDEN)
 
 
 @triton.jit
@@ -30,15 +32,24 @@ def reduce_range(lane, n):
 
 
 @triton.jit
-def lanes(keys, MIX: tl.constexpr):
-    """Keys, or with MIX integer ids -> their two lanes."""
-    a, b = keys.to(tl.uint32), (keys >> 32).to(tl.uint32)
-    if MIX:
-        a ^= fmix32(b + ROUND_0)
-        b ^= fmix32(a + ROUND_1)
-        a ^= fmix32(b + ROUND_2)
-        b ^= fmix32(a + ROUND_3)
+def mixed(ids, columns):
+    """Integer ids and their columns -> the two lanes of their keys."""
+    a, b = ids.to(tl.uint32), (ids >> 32).to(tl.uint32)
+    salt = columns.to(tl.uint32) * GOLDEN
+    a ^= fmix32(b + (salt + ROUND_0))
+    b ^= fmix32(a + (salt + ROUND_1))
+    a ^= fmix32(b + (salt + ROUND_2))
+    b ^= fmix32(a + (salt + ROUND_3))
     return a, b
+
+
+@triton.jit
+def lanes(keys, t, MIX: tl.constexpr):
+    """Keys -> their two lanes. With MIX they are the ids of tokens t, in MIX columns in turn."""
+    if MIX:
+        return mixed(keys, t % MIX)
+    else:  # noqa: RET505
+        return keys.to(tl.uint32), (keys >> 32).to(tl.uint32)
 
 
 @triton.jit

@@ -8,6 +8,7 @@ docs/how-it-works/add-an-optimizer.md shows how to add a rule.
 import triton
 import triton.language as tl
 
+from hashembed.nn.gpu.direct import direct
 from hashembed.nn.gpu.kernels.hash import fmix32
 from hashembed.nn.gpu.kernels.layout import (
     ADAGRAD,
@@ -193,6 +194,7 @@ def apply_rule(
         tl.store(place, round_to_table(p, kind, row, cols, tl.load(rule.step)), mask=mask)
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "size"])
 def update_rows(
     rows,
@@ -225,6 +227,7 @@ def update_rows(
     apply_rule(row, live, cols, g, loaded, rule, d, record, RULE, BEHIND, ACC)
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "base", "size"])
 def catch_up(
     keys,
@@ -287,6 +290,7 @@ def catch_up(
             tl.store(moments + d, v, mask=mask)
 
 
+@direct
 @triton.jit(
     do_not_specialize=["lr_bits", "eps_bits", "log_beta1_bits", "log_beta2_bits", "decay_bits"]
 )
@@ -353,6 +357,7 @@ def as_float64(bits):
     return bits.to(tl.int64).to(tl.float64, bitcast=True)
 
 
+@direct
 @triton.jit
 def end_step(step, numbers, history, REACH: tl.constexpr, RULE: tl.constexpr):
     """Add this step to a history, and to the tails of the REACH steps before it."""

@@ -12,6 +12,7 @@ as a gradient, or it updates the row.
 import triton
 import triton.language as tl
 
+from hashembed.nn.gpu.direct import direct
 from hashembed.nn.gpu.kernels.layout import ENTERING, LEAVING, TILE_SUMS, RuleTensors
 from hashembed.nn.gpu.kernels.optimizer_rules import apply_rule, read_rows
 
@@ -22,6 +23,7 @@ def add_same_row(total, row_begins, value, begins):
     return tl.where(begins != 0, value, total + value), row_begins | begins
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "N", "base", "rows", "first_term"])
 def sum_tiles(
     keys,
@@ -107,6 +109,7 @@ def sum_tiles(
     apply_rule(row, complete, cols, g, loaded, rule, d, record, RULE, BEHIND, ACC)
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "tiles"])
 def sum_groups(keys, partial, groups, M, tiles, T: tl.constexpr, D: tl.constexpr, G: tl.constexpr):
     """Add up the partial sums of G tiles that all belong to one row, begun before them."""
@@ -146,6 +149,7 @@ def edge(a, keys, M, base, rows, T: tl.constexpr):
     return continues, key, continues & (beyond == key)
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "tiles", "base", "rows"])
 def sum_edges(
     keys,

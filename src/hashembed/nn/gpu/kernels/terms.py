@@ -13,6 +13,7 @@ it there is one.
 import triton
 import triton.language as tl
 
+from hashembed.nn.gpu.direct import direct
 from hashembed.nn.gpu.kernels.layout import (
     CALL_COUNTS,
     CURSOR_BATCH,
@@ -89,6 +90,7 @@ def load_terms(
     return g
 
 
+@direct
 @triton.jit(do_not_specialize=["N", "M"])
 def update_short(
     cursor,
@@ -154,6 +156,7 @@ def update_short(
         apply_rule(row, live, cols, g, loaded, rule, d, record, RULE, BEHIND, ACC)
 
 
+@direct
 @triton.jit(do_not_specialize=["N", "M", "tiles", "size"])
 def sum_long(
     cursor,
@@ -217,6 +220,7 @@ def sum_long(
                 tl.store(place + LEAVING * D, tl.sum(tl.where(of_last[:, None], g, 0), axis=0))
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "tiles", "size"])
 def sum_long_groups(
     cursor,
@@ -256,6 +260,7 @@ def begins_long(tile, starts, slots, rows, n, M, size, L: tl.constexpr):
     return long & (tl.load(rows + slot, mask=inside, other=0) < size), slot, after
 
 
+@direct
 @triton.jit(do_not_specialize=["M", "tiles", "size"])
 def finish_long(
     cursor,
