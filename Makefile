@@ -26,7 +26,7 @@ test:            ## the ordinary tests, two processes
 	$(PYTHON) -m pytest
 
 test-slow:       ## also what takes minutes
-	$(PYTHON) -m pytest -m "not gpu"
+	$(PYTHON) -m pytest -m "not gpu" -o faulthandler_timeout=3600
 
 test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's compute-sanitizer
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:benchmark -n 8 -v -m "gpu or not gpu" tests/nn
