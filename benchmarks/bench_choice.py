@@ -40,9 +40,18 @@ SETS = {
     "emotions": ("emotions/train.csv", "emotions/test.csv", 0, None),
     "langid_commonvoice": ("langid_commonvoice/train.csv", "langid_commonvoice/test.csv", 0, None),
 }  # fmt: skip
-TRIED = ("hashembed", "hashembed, fast", "fastText", "tf-idf + SVM", "NB-SVM")
+TRIED = (
+    "hashembed", "hashembed, fast", "fastText", "tf-idf + SVM", "tf-idf + logistic regression",
+    "NB-SVM", "Vowpal Wabbit",
+)  # fmt: skip
+# Settings that are tried here alone.
+MORE_SETTINGS = {
+    "fastText": [{"lr": 0.5, "epoch": 25}],
+    "Vowpal Wabbit": [{"rate": 0.25}, {"rate": 1.0}],
+}
 SEEDS = (0, 1, 2)  # of hashembed with defaults; the mean counts
-MOST_ROWS = {"tf-idf + SVM": 100_000, "NB-SVM": 70_000}  # more take many minutes
+# More take many minutes.
+MOST_ROWS = {"tf-idf + SVM": 100_000, "tf-idf + logistic regression": 70_000, "NB-SVM": 70_000}
 MOST_CLASSES = {"NB-SVM": 10}  # it trains a model for each class
 COLUMNS = (
     "set", "classes", "texts", "tool", "setting", "accuracy", "spread", "train_seconds",
@@ -124,9 +133,7 @@ def read_rows(path: Path, label: int, text: int | None) -> list[tuple[str, str]]
 
 
 def measure(tool: str, files: dict[str, Path]) -> dict:
-    settings = list(TOOLS[tool].settings)
-    if tool == "fastText":
-        settings += [{"lr": 0.5, "epoch": 25}]
+    settings = [*TOOLS[tool].settings, *MORE_SETTINGS.get(tool, [])]
     best = settings[0]
     if len(settings) > 1:
         tried = [run(tool, files["most"], files["held"], s)["accuracy"] for s in settings]
