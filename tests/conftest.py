@@ -12,3 +12,7 @@ if find_spec("torch"):  # `make test-wheel` has none
 
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
+        if find_spec("triton"):
+            from tests.cases import quick_interpreter
+
+            quick_interpreter.use()

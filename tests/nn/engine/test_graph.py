@@ -27,7 +27,7 @@ from hashembed.nn.optim import optimizers as optim
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if CUDA else "cpu")
-CLASSES, DOCUMENTS = 3, 45
+CLASSES, DOCUMENTS = 3, 29
 RNG = np.random.default_rng(0)
 LENGTHS = np.where(np.arange(DOCUMENTS) % 7 == 3, 0, RNG.integers(0, 12, DOCUMENTS))
 BAGS = Bags(id_keys(RNG.integers(0, 30, LENGTHS.sum())), np.concatenate([[0], np.cumsum(LENGTHS)]))
