@@ -167,6 +167,22 @@ def test_an_exported_model_has_the_pending_updates_of_its_optimizer(how):
     torch.testing.assert_close(program(ids), model(ids))
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_program_can_be_saved_while_a_row_optimizer_lives(strict, tmp_path):
+    """Even that of another model, whose pending updates are applied, too."""
+    other = HashEmbedding(300, 4)
+    optimizer = RowAdam(other.parameters())
+    other(torch.arange(9)).sum().backward()
+    optimizer.step()
+    model = Classifier(mode="sum", **FORMS["k = 3"])
+    program = export(model, strict=strict)
+    assert not [node.name for node in program.graph.nodes if "grad" in node.name]
+    torch.export.save(program, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    for inputs, wanted in cases_of(model):
+        torch.testing.assert_close(loaded(*inputs), wanted)
+
+
 # What runs without this package: it must neither be imported nor be found.
 FRESH = """
 import sys

@@ -78,7 +78,13 @@ def test_ctrl_c_ends_the_reading(tmp_path):
         read(sys.argv[1], on_error="skip")
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Tests that a shell runs in the background ignore the signal, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
         process.stdout.readline()
         time.sleep(1.5)
         assert process.poll() is None

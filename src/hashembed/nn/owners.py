@@ -127,7 +127,8 @@ def apply_pending_before_export() -> None:
     trace = torch._C._get_tracing_state()  # of torch.jit.trace
     torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
     try:
-        with _disable_current_modes():
+        # Nor may the program get the changes of the gradient mode that `flush` makes.
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
             for owner in {id(owner): owner for owner in _owners.values()}.values():
                 owner.flush()
     finally:
