@@ -19,7 +19,7 @@ from tests.cases.hostile_files import LABELS, TEXTS, try_headers
 from hashembed import TextClassifier
 from hashembed.classify import model_file
 from hashembed.classify.model_file import classes_from
-from hashembed.classify.quantize import BITS, decode, encode
+from hashembed.classify.quantize import BITS, coded_table, encode
 from hashembed.engine import tensor_file as checkpoint
 from hashembed.engine.tensor_file import (
     KEY,
@@ -312,7 +312,7 @@ def test_codes_are_close_and_keep_zeros_and_signs(table, bits):
     codes, largest = encode(table, bits)
     assert codes.dtype == np.uint8
     assert codes.shape == (len(table), -(-table.shape[1] * bits // 8))
-    back = decode(codes, largest, bits, table.shape[1])
+    back = np.asarray(coded_table(codes, largest, bits, table.shape[1]))
     assert back.dtype == np.float32
     assert back.shape == table.shape
     assert (back[table == 0] == 0).all()
@@ -323,6 +323,34 @@ def test_codes_are_close_and_keep_zeros_and_signs(table, bits):
     again, _ = encode(back, bits)
     if np.abs(back).max(initial=0) == np.float32(largest):
         assert (again == codes).all()
+
+
+def decoded(codes, largest, bits, columns):
+    """The reference: sign * (code / top)^2 * largest."""
+    if bits == 4:
+        pairs = np.stack([codes & 15, codes >> 4], axis=2)
+        codes = pairs.reshape(len(codes), 2 * codes.shape[1])[:, :columns]
+    signed = codes.astype(np.int64)
+    signed[signed >= 2 ** (bits - 1)] -= 2**bits
+    x = signed.astype(np.float32) / np.float32(2 ** (bits - 1) - 1)
+    return np.sign(x) * x * x * np.float32(largest)
+
+
+@given(st.data(), st.integers(0, 40), st.integers(1, 19), st.integers(0, 9))
+@pytest.mark.parametrize("bits", BITS)
+def test_codes_are_decoded_into_wider_rows(bits, data, rows, columns, padding):
+    """Any byte, any width; what lies beside the columns stays."""
+    codes = data.draw(npst.arrays(np.uint8, (rows, -(-columns * bits // 8))))
+    coded = coded_table(codes, 2.5, bits, columns)
+    table = np.full((rows, columns + padding), np.float32(7))
+    coded.fill(table[:, :columns])
+    wanted = decoded(codes, 2.5, bits, columns)
+    assert np.array_equal(table[:, :columns], wanted)
+    assert (table[:, columns:] == 7).all()
+    assert np.array_equal(np.asarray(coded), wanted)
+    assert (coded.shape, coded.dtype) == (wanted.shape, wanted.dtype)
+    with pytest.raises(ValueError, match="cannot decode a table of"):
+        coded.fill(np.empty((rows + 1, columns), np.float32))
 
 
 @pytest.mark.parametrize("bits", BITS)

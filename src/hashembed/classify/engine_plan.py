@@ -4,10 +4,13 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import given, named
+from hashembed.engine.coded import Stored
 from hashembed.engine.ensemble import VOTES, Ensemble, Votes, member_seeds
-from hashembed.engine.protocol import Engine, State
+from hashembed.engine.protocol import Engine
 from hashembed.engine.shallow.kernel import MAX_DIM
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import ModelFileError
@@ -49,7 +52,7 @@ class EnginePlan:
         made = [self._member(spec, num_classes, threads) for spec in self.specs]
         return made[0] if self.members == 1 else Ensemble(made, self.votes)
 
-    def restore(self, tensors: State, threads: int | None = None) -> Engine:
+    def restore(self, tensors: Stored, threads: int | None = None) -> Engine:
         """Make the engine with these `tensors()`."""
         if self.members == 1:
             return self._restored(self.spec, tensors, threads)
@@ -108,7 +111,7 @@ class EnginePlan:
             device=self.device,
         )
 
-    def _restored(self, spec: HashSpec, tensors: State, threads: int | None) -> Engine:
+    def _restored(self, spec: HashSpec, tensors: Stored, threads: int | None) -> Engine:
         if self.shallow:
             return ShallowModel.from_tensors(
                 spec, tensors, multilabel=self.multilabel, threads=threads
@@ -117,7 +120,7 @@ class EnginePlan:
 
         return DeepModel.from_tensors(
             spec,
-            tensors,
+            {name: np.asarray(tensor) for name, tensor in tensors.items()},
             multilabel=self.multilabel,
             optimizer="adagrad",
             seed=spec.seed,

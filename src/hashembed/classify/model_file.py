@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.classify.engine_plan import EnginePlan, choose_device
-from hashembed.classify.quantize import BITS, decode, encode
+from hashembed.classify.quantize import BITS, coded_table, encode
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.trained import TrainedClassifier
-from hashembed.core.arrays import F32
-from hashembed.core.background import in_background, map_in_two
+from hashembed.core.background import in_background
 from hashembed.core.checks import whole_number
 from hashembed.core.half import to_half
 from hashembed.core.threads import cpu_count
+from hashembed.engine.coded import CodedTable, Stored
 from hashembed.engine.history import History
 from hashembed.engine.linear import linear
 from hashembed.engine.protocol import MAX_BATCH, Engine
@@ -121,15 +121,14 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
     self.history_ = History.from_dict(meta["history"])
     self.search_ = _search(meta.get("search"))
     self.calibration_ = _calibration(meta.get("calibration"))
-    if meta.get("coded"):
-        tensors = _decoded(tensors, plan, meta["coded"])
-    _check_shapes(tensors, plan.shapes(len(self.classes_)), for_training)
+    stored = _coded(tensors, plan, meta["coded"]) if meta.get("coded") else tensors
+    _check_shapes(stored, plan.shapes(len(self.classes_)), for_training)
     self.engine_plan_ = plan = _plan_here(plan, self.device, tensors, for_training)
     if for_training:
         self.model_ = plan.make(len(self.classes_), threads)
         self.model_.load_state(tensors)
     else:
-        self.model_ = plan.restore(tensors, threads)
+        self.model_ = plan.restore(stored, threads)
     rate = meta["stream_rate"]
     self.stream_rate_ = None if rate is None else _positive("stream_rate", rate)
     shallow = linear(self.model_)
@@ -304,27 +303,24 @@ def _halved(name: str, array: npt.NDArray[Any], threads: int) -> npt.NDArray[Any
     return half
 
 
-def _decoded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Arrays:
-    """Decode the quantized tables."""
-    bits, out = coded["bits"], dict(tensors)
+def _coded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Stored:
+    """The tensors with quantized tables as such."""
+    bits, out = coded["bits"], dict[str, npt.NDArray[Any] | CodedTable](tensors)
     if bits not in BITS:
         raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")
-
-    def decoded(name: str) -> F32:
-        codes, largest = tensors[name], coded["largest"][name]
+    for name, largest in coded["largest"].items():
+        codes = tensors[name]
         width = plan.embedding_dim if name.endswith("E") else plan.spec.num_hashes
         if codes.dtype != np.uint8 or codes.shape[1:] != (-(-width * bits // 8),):
             raise ModelFileError(f"has codes of {name!r:.50} of a wrong shape or type")
         if not (isinstance(largest, float) and 0 < largest <= LARGEST):
             raise ModelFileError(f"has {largest!r:.20} as the largest number of {name!r:.50}")
-        return decode(codes, largest, bits, width)
-
-    names = list(coded["largest"])
-    return out | dict(zip(names, map_in_two(decoded, names), strict=True))
+        out[name] = coded_table(codes, largest, bits, width)
+    return out
 
 
 def _check_shapes(
-    tensors: Arrays, shapes: Mapping[str, tuple[int, ...]], for_training: bool
+    tensors: Stored, shapes: Mapping[str, tuple[int, ...]], for_training: bool
 ) -> None:
     """Check the shapes of tensors before anything of their size is allocated.
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.core.arrays import F32, U8
+from hashembed.engine.coded import CodedTable
 
 BITS = (8, 4)
 _ROWS = 1 << 12  # coded at a time: they stay in the cache
@@ -32,18 +33,14 @@ def encode(table: npt.NDArray[Any], bits: int) -> tuple[U8, float]:
     return codes, largest
 
 
-def decode(codes: U8, largest: float, bits: int, columns: int) -> F32:
-    """Codes -> approximately the numbers that `encode` got: (rows, columns)."""
-    top = 2 ** (bits - 1) - 1
-    out = np.empty((len(codes), columns), np.float32)
-    for i in range(0, len(codes), _ROWS):
-        part = codes[i : i + _ROWS]
-        if bits == 4:
-            pairs = np.stack([part << 4, part & 240], axis=2)
-            pairs = pairs.reshape(len(part), 2 * part.shape[1])
-            whole = pairs.view(np.int8)[:, :columns] >> 4
-        else:
-            whole = part.view(np.int8)
-        x = whole.astype(np.float32) / np.float32(top)
-        out[i : i + _ROWS] = np.sign(x) * x * x * np.float32(largest)
-    return out
+def values_of(largest: float, bits: int) -> F32:
+    """The number of each code, 256 or 16 of them."""
+    top, codes = 2 ** (bits - 1) - 1, np.arange(2**bits)
+    signed = np.where(codes < 2 ** (bits - 1), codes, codes - 2**bits)
+    x = signed.astype(np.float32) / np.float32(top)
+    return np.asarray(np.sign(x) * x * x * np.float32(largest), np.float32)
+
+
+def coded_table(codes: U8, largest: float, bits: int, columns: int) -> CodedTable:
+    """Approximately the numbers that `encode` got: (rows, columns)."""
+    return CodedTable(codes, values_of(largest, bits), columns)

@@ -51,3 +51,14 @@ def is_among(values: npt.NDArray[Any], among: npt.NDArray[Any]) -> Bools:
     ordered = np.sort(among)
     places = np.searchsorted(ordered, values)
     return np.asarray(ordered[np.minimum(places, len(ordered) - 1)] == values)
+
+
+def whole_rows(table: F32) -> F32:
+    """The same memory with all columns that lie between the rows (rows, width) of a table.
+
+    The last row may end behind the memory of the table: only its first columns exist.
+    """
+    stride, rest = divmod(table.strides[0], table.itemsize)
+    if rest or table.strides[1] != table.itemsize or stride < table.shape[1]:
+        raise ValueError(f"rows must lie side by side in memory, found strides {table.strides}")
+    return np.lib.stride_tricks.as_strided(table, (len(table), stride))

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.core.arrays import F32
+from hashembed.core.arrays import F32, whole_rows
 from hashembed.core.half_kernels import fill_halves
 from hashembed.core.threads import run_workers
 
@@ -20,17 +20,11 @@ def to_half(table: F32, threads: int) -> npt.NDArray[np.float16] | None:
     out = np.empty((rows, width), np.float16)
     if table.size == 0:
         return out
-    wide = _with_padding(table)
+    try:
+        wide = whole_rows(table)
+    except ValueError:
+        wide = np.ascontiguousarray(table)
     workers = threads if table.size > _FEW else 1
     halves = out.view(np.uint16)
     largest = run_workers(fill_halves, workers, wide, wide.view(np.uint32), width, halves)
     return out if max(largest) < _INFINITY else None
-
-
-def _with_padding(table: F32) -> F32:
-    """The same rows in C order, with what lies between them in memory, if they are such a view."""
-    stride, rest = divmod(table.strides[0], table.itemsize)
-    if rest or table.strides[1] != table.itemsize or stride < table.shape[1]:
-        return np.ascontiguousarray(table)
-    # The last row may end behind the memory of the table, but only its first columns are read.
-    return np.lib.stride_tricks.as_strided(table, (len(table), stride), writeable=False)

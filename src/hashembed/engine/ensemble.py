@@ -8,6 +8,7 @@ import numpy as np
 from hashembed.core.arrays import F32, I64, is_among
 from hashembed.core.background import map_in_two
 from hashembed.core.checks import one_of
+from hashembed.engine.coded import Stored
 from hashembed.engine.labels import Labels
 from hashembed.engine.outputs import fill_mean_scores
 from hashembed.engine.protocol import (
@@ -69,7 +70,7 @@ class Ensemble:
 
     @classmethod
     def from_tensors(
-        cls, make: Callable[[int, State], Engine], tensors: State, votes: Votes = "logits"
+        cls, make: Callable[[int, Stored], Engine], tensors: Stored, votes: Votes = "logits"
     ) -> "Ensemble":
         """The ensemble that `tensors` came from; `make(i, tensors)` makes its member i."""
         count = len({name.partition(".")[0] for name in tensors})

@@ -8,6 +8,7 @@ import numpy as np
 from hashembed.core.arrays import F32, I64
 from hashembed.core.draws import fill_normal
 from hashembed.core.threads import cpu_count, run_workers
+from hashembed.engine.coded import CodedTable, Stored
 from hashembed.engine.labels import Labels
 from hashembed.engine.protocol import (
     CHUNK,
@@ -94,7 +95,7 @@ class ShallowModel:
     def from_tensors(
         cls,
         spec: HashSpec,
-        tensors: State,
+        tensors: Stored,
         *,
         multilabel: bool = False,
         threads: int | None = None,
@@ -104,12 +105,15 @@ class ShallowModel:
         self.spec, self.importance, self.multilabel = spec, "P" in tensors, multilabel
         self.threads = threads or cpu_count()
         num_buckets, d = tensors["E"].shape
-        self._prepare(num_buckets, d, len(tensors["W"]))
+        self._prepare(num_buckets, d, tensors["W"].shape[0])
         arrays = self._arrays()
         if unknown := tensors.keys() - arrays.keys():
             raise ValueError(f"tensors that are not known: {', '.join(sorted(unknown))}")
-        for name in tensors:
-            np.copyto(arrays[name], tensors[name])
+        for name, tensor in tensors.items():
+            if isinstance(tensor, CodedTable):
+                tensor.fill(arrays[name])
+            else:
+                np.copyto(arrays[name], tensor)
         return self
 
     def _prepare(self, num_buckets: int, d: int, num_classes: int) -> None:
