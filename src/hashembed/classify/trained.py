@@ -106,8 +106,8 @@ class TrainedClassifier(Estimator):
         model = self._fitted()
         if self.label_form_ == "single" and threshold is None:
             found = classes_of(model, self.text_config_, texts)
-            if found is not None:
-                return np.asarray(self.classes_[found])
+            if found:
+                return self.classes_.take(found)  # faster than an index
         z = self._logits(texts)
         if self._multilabel:
             from hashembed.classify.targets import decode
