@@ -309,7 +309,6 @@ def test_the_effort_best_is_bounded_too(started):
     assert clf.search_.trials[clf.search_.best[0]].round == 3
 
 
-@pytest.mark.slow
 def test_a_million_short_texts(started):
     rng = np.random.default_rng(0)
     letters = rng.integers(0, 500, 1_000_000)
