@@ -1,6 +1,5 @@
 """The layers in two processes: DDP with sparse gradients, FSDP, and hashes drawn apart."""
 
-import os
 import tempfile
 import warnings
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from tests.cases.ranks import leave_together
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -142,8 +142,7 @@ def _run_rank(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     torch.save({case.__name__: case(rank) for case in CASES}, Path(folder) / f"rank{rank}.pt")
-    dist.barrier()
-    os._exit(0)  # gloo's threads sometimes keep an interpreter from ending
+    leave_together(folder, rank, 2)
 
 
 def test_two_processes():

@@ -1,6 +1,5 @@
 """The layers with the rest of PyTorch: compile, export, autocast, DDP."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from tests.cases.ranks import leave_together
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -109,9 +109,7 @@ def _train_rank(rank: int, folder: str, seeds: tuple[int, int], device: str) -> 
         model(ids.to(device)).square().sum().backward()
         optimizer.step()
     torch.save(model.module.cpu().state_dict(), Path(folder) / f"rank{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-    os._exit(0)  # gloo's threads sometimes keep an interpreter from ending
+    leave_together(folder, rank, 2)
 
 
 GPU_CASE = pytest.param(

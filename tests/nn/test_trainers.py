@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
 from tests.cases.optimizers import Model, batches, distance
+from tests.cases.ranks import leave_together
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
@@ -118,8 +119,7 @@ def _accelerated_rank(rank: int, folder: str) -> None:
     meet = f"file://{folder}/meet"
     dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
     torch.save(accelerated(rank, 2, torch.float64), Path(folder) / f"rank{rank}.pt")
-    dist.barrier()
-    os._exit(0)  # gloo's threads sometimes keep an interpreter from ending
+    leave_together(folder, rank, 2)
 
 
 def test_accelerate_in_two_processes():

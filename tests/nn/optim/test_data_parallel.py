@@ -9,7 +9,6 @@ The batch of a rank may be empty, of another size, or without this layer. What m
   a row in another order, and three ranks divide by 3.
 """
 
-import os
 import tempfile
 from contextlib import nullcontext
 from functools import partial
@@ -20,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
+from tests.cases.ranks import leave_together
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -157,8 +157,7 @@ def _run_rank(rank: int, ranks: int, folder: str) -> None:
     found = {run: train_rank(rank, ranks, *run) for run in RUNS}
     found["errors"] = [refusal()]
     torch.save(found, Path(folder) / f"rank{rank}.pt")
-    dist.barrier()
-    os._exit(0)  # gloo's threads sometimes keep an interpreter from ending
+    leave_together(folder, rank, ranks)
 
 
 def refusal():
