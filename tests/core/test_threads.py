@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+from hashembed.core import threads
 from hashembed.core.threads import run_workers, uninterrupted, wait_for_all
 
 INTERRUPTS = dedent(
@@ -150,3 +151,42 @@ def test_a_forked_process_has_a_team_of_its_own():
             print(os.waitpid(child, 0)[1])
         """
     assert run_script(dedent(code)) == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"/sys/fs/cgroup/cpu.max": "max 100000\n"}, 8),
+        ({"/sys/fs/cgroup/cpu.max": "150000 100000\n"}, 2),
+        ({"/sys/fs/cgroup/cpu.max": "10000 100000\n"}, 1),
+        ({"/sys/fs/cgroup/cpu.max": "damaged"}, 8),
+        (
+            {
+                "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "300000\n",
+                "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            3,
+        ),
+        (
+            {
+                "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            8,
+        ),
+        ({}, 8),
+    ],
+)
+def test_the_cpu_limit_of_a_container(monkeypatch, files, cores):
+    def read_text(path):
+        if str(path) not in files:
+            raise FileNotFoundError(path)
+        return files[str(path)]
+
+    monkeypatch.setattr(threads.Path, "read_text", read_text)
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda process: set(range(8)))
+    threads._cpu_limit.cache_clear()
+    try:
+        assert threads.cpu_count() == cores
+    finally:
+        threads._cpu_limit.cache_clear()

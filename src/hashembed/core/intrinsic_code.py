@@ -1,4 +1,4 @@
-"""The code of `core/intrinsics.py`: prefetches, atomics, bit counts, yielding a core."""
+"""The code of `core/intrinsics.py`: prefetches, atomics, bit counts, waiting."""
 
 import os
 
@@ -69,6 +69,20 @@ def yield_core(typingctx):
         shape = ir.FunctionType(_I32, [])
         function = cgutils.get_or_insert_function(builder.module, shape, _YIELD)
         builder.call(function, [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def sleep_briefly(typingctx):
+    """Leave the core to others for a moment."""
+
+    def codegen(context, builder, sig, args):
+        shape = ir.FunctionType(_I32, [_I32])
+        name, time = ("Sleep", 1) if os.name == "nt" else ("usleep", 20)
+        function = cgutils.get_or_insert_function(builder.module, shape, name)
+        builder.call(function, [_I32(time)])
         return context.get_dummy_value()
 
     return types.void(), codegen

@@ -16,13 +16,16 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable
+from functools import cache
+from math import ceil, inf
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from hashembed.core.arrays import I64
-from hashembed.core.intrinsics import atomic_add, atomic_load, yield_core
+from hashembed.core.intrinsics import atomic_add, atomic_load, sleep_briefly, yield_core
 from hashembed.core.native.call import NativeFailedError, as_worker
 from hashembed.core.njit import Kernel, njit
 
@@ -30,8 +33,9 @@ Result = TypeVar("Result")
 Work = Callable[[int, int], Any]  # of a worker's number and the number of workers
 
 # Spinning is cheapest while every worker has a core. With more workers than cores, the worker that
-# the others wait for may need this one's core.
-_SPINS_BEFORE_YIELD = 1000
+# the others wait for may need this one's core. A thread that yields is soon scheduled again, so
+# where other processes want the cores, it has to sleep.
+_SPINS_BEFORE_YIELD, _SPINS_BEFORE_SLEEP = 1000, 1100
 
 _ARRIVED, _ROUND, _GIVEN_UP = 0, 8, 16  # three counters, a cache line apart
 
@@ -41,11 +45,32 @@ class WorkerFailedError(RuntimeError):
 
 
 def cpu_count() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use, also within the CPU limit of a container."""
     try:
-        return len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         return os.cpu_count() or 1
+    return max(1, min(cores, ceil(min(_cpu_limit(), cores))))
+
+
+@cache
+def _cpu_limit() -> float:
+    """Cores' worth of time that the control group of this process may use."""
+    try:  # version 2; a container sees its own group at the root
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:  # version 1
+            quota, period = (
+                Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").read_text()
+                for name in ("quota", "period")
+            )
+        except OSError:
+            return inf
+    try:
+        limit = float(quota) / float(period)
+    except (ValueError, ZeroDivisionError):  # "max"
+        return inf
+    return limit if limit > 0 else inf
 
 
 def run_workers(kernel: Callable[..., Any], workers: int, *arguments: Any) -> list[Any]:
@@ -238,5 +263,7 @@ def wait_for_all(barrier, workers):
         if atomic_load(barrier, _GIVEN_UP) != 0:
             raise WorkerFailedError("another worker failed")
         spins += 1
-        if spins > _SPINS_BEFORE_YIELD:
+        if spins > _SPINS_BEFORE_SLEEP:
+            sleep_briefly()
+        elif spins > _SPINS_BEFORE_YIELD:
             yield_core()
