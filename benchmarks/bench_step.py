@@ -6,10 +6,17 @@
 A step is forward, backward and update of a bag of embeddings under a linear layer and cross
 entropy: 1024 bags of 100 ids each, drawn like words (Zipf), the same for all cases. Every step sees
 new ids, until they begin again.
+
+All cases are measured twice. PyTorch's threads (OpenMP) spin for some milliseconds when they have
+nothing to do, and keep a core from whoever needs it; with OMP_WAIT_POLICY=passive they sleep.
 """
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -106,13 +113,24 @@ def summary(times: list[float]) -> dict[str, object]:
 
 
 def compare(chosen: str) -> None:
-    ids = words(32, K)
     rows = []
-    for name, (table, optimizer, repeats) in CASES.items():
-        if chosen in name:
-            rows.append({"case": name, **summary(step_time(table(), optimizer, ids, repeats))})
-            print("{case:30} {median_ms:9.2f} ms  ({p20_ms} to {p80_ms})".format(**rows[-1]))
+    for waiting in ("active", "passive"):
+        for name in CASES:
+            if chosen in name:
+                environment = {**os.environ, "OMP_WAIT_POLICY": waiting}
+                if waiting == "active":
+                    del environment["OMP_WAIT_POLICY"]  # not the same: it would spin forever
+                order = [sys.executable, "-m", "benchmarks.bench_step", "--case", name]
+                done = subprocess.run(order, check=True, stdout=subprocess.PIPE, env=environment)
+                rows.append({"case": name, "idle_threads": waiting, **json.loads(done.stdout)})
+                form = "{case:30} {idle_threads:8} {median_ms:9.2f} ms  ({p20_ms} to {p80_ms})"
+                print(form.format(**rows[-1]), flush=True)
     write("step_cpu.csv", rows)
+
+
+def one_case(name: str) -> None:
+    table, optimizer, repeats = CASES[name]
+    print(json.dumps(summary(step_time(table(), optimizer, words(32, K), repeats))))
 
 
 def scaling() -> None:
@@ -146,8 +164,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scaling", action="store_true", help="K from 1e5 to 1e8")
     parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--case", choices=CASES, help="measure this one and print JSON")
     parser.add_argument("--threads", type=int, help="threads, instead of PyTorch's choice")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    scaling() if arguments.scaling else compare(arguments.only)
+    if arguments.case:
+        one_case(arguments.case)
+    elif arguments.scaling:
+        scaling()
+    else:
+        compare(arguments.only)

@@ -17,6 +17,7 @@ from hashembed.nn.gpu import tiles
 from hashembed.nn.gpu.kernels import layout
 from hashembed.nn.gpu.kernels.layout import RuleKind
 from hashembed.nn.ops import reference
+from hashembed.nn.ops.sparse import sparse_rows
 from hashembed.nn.optim import gpu_steps
 from hashembed.nn.optim import history as histories
 from hashembed.nn.optim import optimizers as optim
@@ -395,7 +396,7 @@ class Tables:
             if group.get("momentum"):
                 group["momentum"] = 0.8 + lr
         self.optimizer.before_read(self.p, rows)
-        found = torch.sparse_coo_tensor(rows[None], values, self.p.shape, check_invariants=False)
+        found = sparse_rows(rows, values, self.p.shape, coalesced=False)
         self.p.grad = found.coalesce()
         self.optimizer.step()
 
