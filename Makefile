@@ -10,7 +10,7 @@ CORE_TESTS = tests/core/test_build.py tests/core/test_draws.py tests/core/test_w
   tests/classify/test_model_file.py tests/classify/test_streaming.py \
   tests/classify/test_targets.py tests/cli
 
-.PHONY: help install kernels test test-slow test-gpu wheel test-wheel lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids
+.PHONY: help install kernels test test-slow test-gpu wheel test-wheel npm npm-types lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -51,6 +51,15 @@ test-wheel:      ## the tests of the core, with the wheel, in an environment wit
 	  assert hashembed.__file__.startswith('$(CURDIR)/build/venv-wheel/'), hashembed.__file__"
 	env -u PYTHONPATH build/venv-wheel/bin/python -m pytest -p no:cacheprovider $(CORE_TESTS)
 
+npm:             ## the JavaScript module as a package for npm, in the folder dist
+	rm -rf build/npm dist/*.tgz && mkdir -p build dist
+	cp -r src/hashembed/web/module build/npm && cp LICENSE build/npm
+	cd build/npm && npm pack --pack-destination ../../dist
+
+npm-types:       ## check the types of the JavaScript module with TypeScript, which npx installs
+	npx --yes --package typescript@5 tsc --noEmit --strict --target es2022 --module nodenext \
+	  --moduleResolution nodenext --lib es2022,dom src/hashembed/web/module/hashembed.d.mts tests/web/types.mts
+
 lint:            ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -80,6 +89,9 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_dictionary --data $(DATA)/imdb
 	$(PYTHON) -m benchmarks.bench_latency --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_startup --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_compress --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_compress_parts --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_javascript --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_online --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_punctuation --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_imbalance --data $(DATA)

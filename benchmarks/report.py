@@ -12,6 +12,7 @@ README = Path(__file__).parent.parent / "README.md"
 TRAINING = Path(__file__).parent.parent / "docs" / "how-it-works" / "training.md"
 CPU = Path(__file__).parent.parent / "docs" / "results" / "cpu.md"
 IMBALANCE = Path(__file__).parent.parent / "docs" / "guides" / "imbalance.md"
+COMPRESS = Path(__file__).parent.parent / "docs" / "guides" / "compress.md"
 ONLINE = Path(__file__).parent.parent / "docs" / "guides" / "online.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 OURS, PEER = "hashembed", "fastText"
@@ -181,6 +182,42 @@ def choice_table(rows: list[dict]) -> str:
     return "\n".join(out)
 
 
+def compress_table(rows: list[dict]) -> str:
+    """Markdown: accuracy of both tools in full and at each size."""
+    from benchmarks.bench_compress import SIZES, best
+
+    heads = ["set (classes)", *(f"{size // 1000:,} kB" for size in SIZES), "full"]
+    heads.append("hashembed, 1,000 kB, without texts")
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        classes = next(row["classes"] for row in rows if row["set"] == name)
+        cells = [f"{name} ({classes})"]
+        for size in (*map(str, SIZES), ""):
+            pair = [best(rows, name, tool, size) for tool in (OURS, PEER)]
+            shown = [f"{100 * float(r['accuracy']):.1f}" if r else "" for r in pair]
+            if all(pair) and shown[0] != shown[1]:
+                winner = max((0, 1), key=lambda i: float(pair[i]["accuracy"]))
+                shown[winner] = f"**{shown[winner]}**"
+            cells.append(" / ".join(shown))
+        alone = [r for r in rows if r["set"] == name and r["setting"] == "without texts"]
+        cells.append(f"{100 * float(alone[0]['accuracy']):.1f}" if alone else "")
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
+
+
+def compress_parts_table(rows: list[dict]) -> str:
+    """Markdown: accuracy of each change on each set."""
+    changes = list(dict.fromkeys(row["change"] for row in rows))
+    out = [f"| set | full | {' | '.join(changes)} |", "|---" * (len(changes) + 2) + "|"]
+    by = {(row["set"], row["change"]): row for row in rows}
+    for name in dict.fromkeys(row["set"] for row in rows):
+        own = [by[name, change] for change in changes]
+        cells = [name, *(f"{100 * float(x):.1f}" for x in [own[0]["full"]])]
+        cells += [f"{100 * float(row['accuracy']):.1f}" for row in own]
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
+
+
 def fill(page: Path, content: str, begin: str = BEGIN) -> None:
     """Put a table where the page has a place for it."""
     before, rest = page.read_text().split(begin)
@@ -199,6 +236,9 @@ def main() -> None:
     fill(CPU, choice_table(read(CHOICE)[1]), "<!-- choice -->")
     fill(TRAINING, punctuation_table(read(RESULTS / "punctuation.csv")[1]), "<!-- punctuation -->")
     fill(IMBALANCE, imbalance_table(read(RESULTS / "imbalance.csv")[1]), "<!-- imbalance -->")
+    fill(COMPRESS, compress_table(read(RESULTS / "compress.csv")[1]), "<!-- compress -->")
+    parts = read(RESULTS / "compress_parts.csv")[1]
+    fill(COMPRESS, compress_parts_table(parts), "<!-- compress parts -->")
     fill(ONLINE, online_table(read(RESULTS / "online.csv")[1]), "<!-- online -->")
 
 

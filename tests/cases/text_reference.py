@@ -5,6 +5,8 @@ import unicodedata
 from functools import cache
 from itertools import groupby
 
+import numpy as np
+
 from hashembed.hashing import spec as hashing
 from hashembed.text.characters import (
     EXPANSIONS,
@@ -15,6 +17,7 @@ from hashembed.text.characters import (
     punctuation_table,
 )
 from hashembed.text.config import TextConfig
+from hashembed.text.repeats import counted
 
 SAME_UNICODE = unicodedata.unidata_version == UNICODE_VERSION
 SUBSTITUTE = "\ufffd"
@@ -86,4 +89,4 @@ def keys(text: str | bytes | None, config: TextConfig) -> list[int]:
         found += [ngram_key(tuple(words[i : i + n])) for n in orders]
         if config.subwords:
             found += [subword_key(piece) for piece in pieces(word, *config.subwords)]
-    return found
+    return [found[i] for i in counted(np.array(found), config.repeats)]

@@ -332,6 +332,16 @@ def test_the_third_round_never_decides_by_few_texts():
         assert all(trial.texts >= 400 for trial in clf.search_.trials if trial.round > 1)
 
 
+def test_a_race_ends_with_its_share_of_the_time():
+    data = sentences(2_000)
+    hurried = TextClassifier(time_limit=1e-3).fit(*data).search_
+    assert len(hurried.trials) == 1
+    assert (hurried.chosen.passes, hurried.chosen.members) == (1, 1)
+    patient = TextClassifier(time_limit=1e4, passes=1, members=2).fit(*data).search_
+    assert len(patient.trials) > 5
+    assert patient.chosen.members == 2
+
+
 # --- edge cases --------------------------------------------------------------------------------
 
 
@@ -341,7 +351,7 @@ def test_few_texts_follow_rules(count):
     clf = TextClassifier().fit(texts, labels)
     assert (clf.search_ is None) == (count < FEWEST_TEXTS)
     if clf.search_ is None:
-        assert clf.text_config_ == TextConfig((1, 2), True, (3, 6), "keep")
+        assert clf.text_config_ == TextConfig((1, 2), True, (3, 6), "keep", "damp")
         assert (clf.engine_plan_.members, len(clf.history_.epochs)) == (5, 5)
     assert usable(clf)
 
@@ -350,7 +360,7 @@ def test_few_texts_respect_what_is_given():
     texts, labels = TEXTS[:20], LABELS[:20]
     given = {"subwords": None, "punctuation": "drop", "members": 2, "passes": 3}
     clf = TextClassifier(**given, learning_rate=0.3).fit(texts, labels)
-    assert clf.text_config_ == TextConfig((1, 2), True, None, "drop")
+    assert clf.text_config_ == TextConfig((1, 2), True, None, "drop", "damp")
     assert (clf.engine_plan_.members, len(clf.history_.epochs)) == (2, 3)
     assert clf.history_.epochs[0].learning_rate == 0.3
     patient = TextClassifier(patience=2, validation_fraction=0.2).fit(texts, labels)
@@ -818,13 +828,17 @@ def test_any_damaged_search_is_refused_or_can_be_shown(fitted):
 
 
 def test_what_may_be_tried_has_what_is_given():
-    given_ = Open((2, 2), AUTO, AUTO, False, None, None, None)
-    for configs in (given_.first(), given_.more(True, True), given_.more(False, True)):
+    given_ = Open((2, 2), AUTO, AUTO, AUTO, False, None, None, None)
+    words, characters = given_.first()
+    for configs in ([words, characters], given_.more(words, True), given_.more(characters, True)):
         assert configs
         assert len(set(configs)) == len(configs)
         assert all(c.ngrams == (2, 2) and not c.lowercase for c in configs)
-    assert not Open((1, 2), None, "drop", True, 1, 0.1, 1).text
-    assert Open((1, 2), None, "drop", True, 1, 0.1, 1).first() == [TextConfig()]
+    assert replace(words, repeats="once") in given_.more(words, False)
+    all_given = Open((1, 2), None, "drop", "all", True, 1, 0.1, 1)
+    assert not all_given.text
+    assert all_given.first() == [TextConfig()]
+    assert all(config.repeats == "all" for config in all_given.more(TextConfig(), True))
 
 
 labelled = st.tuples(

@@ -216,7 +216,7 @@ def test_explain(folder, tmp_path):
     result = run("explain", folder / "m", "Wo ist der Bahnhof?", "--html", tmp_path / "e.html")
     assert "Bahnhof" in result.stdout
     page = (tmp_path / "e.html").read_text(encoding="utf8")
-    assert page.startswith("<!doctype html>\n<meta charset=utf-8>")
+    assert page.startswith('<!doctype html>\n<html lang="en">\n<meta charset="utf-8">')
     assert f"<title>Why {result.stdout.split()[0]}?</title>" in page
     assert ">Bahnhof<" in page
     found = json.loads(run("explain", folder / "m", "-", "--json", input="Wo ist").stdout)

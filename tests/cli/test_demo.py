@@ -92,3 +92,17 @@ def test_each_embedding_has_its_best_rate(task):
         }
         # Rates beside the best are as good but for chance; other processors round differently.
         assert found[embedding.rate] > max(found.values()) - 0.002, (embedding.name, found)
+
+
+def test_the_demonstration_becomes_a_page(tmp_path):
+    path = tmp_path / "languages.html"
+    result = CliRunner().invoke(main, ["demo", "--page", str(path)])
+    assert result.exit_code == 0, result.output
+    page = path.read_text()
+    assert "Which language is it?" in page
+    right = re.search(r"<dt>right on 1,600 other sentences</dt><dd>([\d.]+)%</dd>", page)
+    assert float(right[1]) > 95
+    (tmp_path / "notes").write_text("mine")
+    result = CliRunner().invoke(main, ["demo", "--page", str(tmp_path / "notes")])
+    assert result.exit_code == 2
+    assert "is not an HTML page" in result.stderr

@@ -65,6 +65,9 @@ def contents(folder):
         ("test model data.csv --plot-reliability data.csv", "--plot-reliability"),
         ("test model data.csv --plot x --plot-reliability x", "--plot-reliability"),
         ("words model data.csv --plot data.csv", "--plot"),
+        ("page model -o model --force", "--output"),
+        ("page model -o data.csv --test data.csv", "--output"),
+        ("page model -o notes.txt --examples notes.txt", "--output"),
         ("plan --dim 8 --text data.csv --plot data.csv", "--plot"),
     ],
 )
@@ -102,6 +105,8 @@ def test_an_output_is_not_put_among_documents(folder):
         ("explain model text --html notes.txt", "is not an HTML page"),
         ("explain model text --html other", "is a model"),
         ("explain model text --plot page.html", "is an HTML page"),
+        ("page model -o notes.txt", "is not an HTML page"),
+        ("page model -o other", "is a model"),
         ("plan --dim 8 --vocabulary 1k --plot notes.txt", "is not a picture"),
     ],
 )

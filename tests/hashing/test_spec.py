@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.utils.murmurhash import murmurhash3_32, murmurhash3_bytes_u32
+from tests.cases.node import node
 
 from hashembed.core.arrays import distinct
 from hashembed.hashing import spec as hashing
@@ -39,7 +39,7 @@ from hashembed.hashing.spec import (
 )
 
 ROOT = Path(__file__).parents[2]
-PORT = Path(__file__).parent / "port" / "hash.mjs"
+PORT = Path(__file__).parent / "vectors.mjs"
 VECTORS = json.loads((ROOT / "docs" / "hash_vectors.json").read_text(encoding="utf-8"))
 
 u32 = st.integers(0, 2**32 - 1)
@@ -548,10 +548,7 @@ def test_the_same_in_every_process():
 
 def run_port(vectors: Path) -> int:
     """Check a file of vectors with the JavaScript port; how many there were."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed, and the port needs it")
-    done = subprocess.run([node, PORT, vectors], capture_output=True, text=True, check=False)
+    done = subprocess.run([node(), PORT, vectors], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

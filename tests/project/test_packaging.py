@@ -85,6 +85,10 @@ def test_with_a_linker(clone, linker):
     assert required == ["click", "numpy", "pyarrow", "rich", "safetensors"]
     assert sorted(file for file in files if file.startswith(f"{LIB}/")) == sorted(LIBRARIES)
     assert any(file.endswith("/licenses/LICENSE") for file in files)
+    module = {file for file in files if file.startswith("hashembed/web/module/")}
+    assert {Path(file).suffix for file in module} == {".mjs", ".mts", ".json", ".md"}
+    template = {file for file in files if file.startswith("hashembed/web/template/")}
+    assert {Path(file).suffix for file in template} == {".css", ".html", ".mjs"}
     assert call(clone, "get_requires_for_build_wheel", path=linker)[0].startswith("numba")
 
 

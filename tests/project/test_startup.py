@@ -27,6 +27,7 @@ HEAVY = {
     "datasets",
     "difflib",
     "http",
+    "huggingface_hub",
     "llvmlite",
     "matplotlib",
     "multiprocessing",
@@ -53,6 +54,7 @@ COMMANDS = {
     "train --help": set(),
     "info model": set(),
     "info --runtime": set(),
+    "card model": set(),
     "plan --vocabulary 1M --dim 20 --json": set(),
     "predict model": {ARROW},  # answers standard input
     "predict model lines.txt --top 2": {ARROW},
@@ -60,12 +62,15 @@ COMMANDS = {
     "predict model test.csv": {ARROW, TEXT_TABLES},
     "predict model test.csv --output new.csv": {ARROW, TEXT_TABLES},
     "predict model test.jsonl --output new.jsonl": {ARROW, "pyarrow.json"},
+    "page model --output new.html": set(),
+    "page model --test test.csv --output new.html": {ARROW, METRICS, TEXT_TABLES},
     "explain model film --json": {ARROW, EXPLAIN},
     "explain model film": {ARROW, EXPLAIN, RICH},
     "words model test.csv --json": {ARROW, EXPLAIN, TEXT_TABLES},
     "test model test.csv --json": {ARROW, METRICS, TEXT_TABLES},
     "test model test.csv": {ARROW, METRICS, RICH, TEXT_TABLES},
     "compare model model test.csv": {ARROW, METRICS, RICH, TEXT_TABLES},
+    "compress model --output new --bits 4 --json": {ARROW},
     "train test.csv --output new": {ARROW, TRAINING, TEXT_TABLES},
     "train lines.ft --output new": {ARROW, TRAINING},
 }
@@ -163,4 +168,4 @@ def test_a_command_waits_for_threads(folder):
     done = subprocess.run(
         [sys.executable, "-c", code + RUN, "--help"], cwd=folder, capture_output=True, check=True
     )
-    assert done.stdout.endswith(b"thread\n")
+    assert b"thread\n" in done.stdout

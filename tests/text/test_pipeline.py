@@ -30,7 +30,8 @@ WORDS = TextConfig((1, 1), lowercase=False)
 orders = st.tuples(st.integers(1, 9), st.integers(1, 9)).map(lambda pair: tuple(sorted(pair)))
 lengths = st.tuples(st.integers(1, 7), st.integers(1, 7)).map(lambda pair: tuple(sorted(pair)))
 punctuations = st.sampled_from(["drop", "keep"])
-configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths, punctuations)
+repeats = st.sampled_from(["all", "damp", "once"])
+configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths, punctuations, repeats)
 
 # Characters of every width, class and way of folding, words at the edges of the fast paths, and
 # what is no UTF-8: stray, overlong, truncated, surrogates, too large.
@@ -235,7 +236,8 @@ def test_words_of_every_length(letter):
 
 def test_words_of_the_documentation():
     page = (Path(__file__).parents[2] / "docs" / "guides" / "text.md").read_text("utf8")
-    rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
+    table = page.split("| text | words with")[1].split("\n\n")[0]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
     assert len(rows) == 5
     for row in rows:
         document, *both = (re.findall("`(.+?)`", cell) for cell in row)

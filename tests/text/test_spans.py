@@ -22,7 +22,8 @@ LENGTHS += ["-" * 16, "!" * 70, "a." * 40, "…—" * 12, "C++", ":-)", "👩\u2
 orders = st.tuples(st.integers(1, 9), st.integers(1, 9)).map(lambda pair: tuple(sorted(pair)))
 lengths = st.tuples(st.integers(1, 7), st.integers(1, 7)).map(lambda pair: tuple(sorted(pair)))
 punctuations = st.sampled_from(["drop", "keep"])
-configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths, punctuations)
+repeats = st.sampled_from(["all", "damp", "once"])
+configs = st.builds(TextConfig, orders, st.booleans(), st.none() | lengths, punctuations, repeats)
 fragments = st.sampled_from(CHARACTERS + LENGTHS + [" "] * 5)
 texts = st.lists(fragments, max_size=80).map("".join) | st.text(max_size=60)
 

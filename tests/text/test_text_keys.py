@@ -1,5 +1,7 @@
 """`text_keys`, which other kernels call for one text at a time, gives what `text_to_bags` does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.cases.same_bits.text import CONFIGS, awkward
@@ -26,14 +28,15 @@ def test_one_text_at_a_time(config, padding, length):
     texts = [*awkward(6, 40), " ".join(awkward(7, 60)), ""]
     data = tuple(np.frombuffer(text.encode() + padding, np.uint8) for text in texts)
     ends = np.array([len(text.encode()) for text in texts])
-    bags = text_to_bags(texts, config)
+    bags, every = text_to_bags(texts, config), text_to_bags(texts, replace(config, repeats="all"))
     sizes, keys = np.empty(len(texts), np.int64), np.full((len(texts), length), -1)
     keys_of_each(data, ends, kernel_rules(config), sizes, keys)
-    assert sizes.tolist() == bags.lengths.tolist()
     for i in range(len(texts)):
-        expected = bags.keys[bags.offsets[i] : bags.offsets[i + 1]]
-        if len(expected) <= length:
-            assert np.array_equal(keys[i, : len(expected)], expected)
-            assert (keys[i, len(expected) :] == -1).all()
+        space = len(every[i])  # for the repeats, too
+        if space <= length:
+            assert sizes[i] == len(bags[i])
+            assert np.array_equal(keys[i, : len(bags[i])], bags[i])
+            assert (keys[i, space:] == -1).all()
         else:
+            assert sizes[i] == space
             assert (keys[i] == -1).all()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hashembed.classify.model_file import load_classifier, save_classifier
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.threads import uninterrupted
-from hashembed.text.config import Punctuation
+from hashembed.text.config import Punctuation, Repeats
 from hashembed.text.pipeline import text_to_bags
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class TextClassifier(TrainedClassifier):
         lowercase: ignore case (default True).
         punctuation: "drop" removes it, "keep" treats each run of it (`++`, `:-)`) as a word,
             "auto" (default) chooses.
+        repeats: which of the equal n-grams of a text count: "all" of them, "damp" for the first,
+            second, fourth, eighth, and so on, "once" for the first alone. "auto" (default) chooses.
         embedding_dim: d, the width of a vector. None (default) chooses it from the number of
             classes.
         num_hashes: k, the number of hash functions, and so of buckets for each n-gram (default 2).
@@ -94,6 +96,7 @@ class TextClassifier(TrainedClassifier):
         subwords: tuple[int, int] | Literal["auto"] | None = "auto",
         lowercase: bool = True,
         punctuation: Punctuation | Literal["auto"] = "auto",
+        repeats: Repeats | Literal["auto"] = "auto",
         embedding_dim: int | None = None,
         num_hashes: int = 2,
         num_embeddings: int | None = None,
@@ -117,6 +120,7 @@ class TextClassifier(TrainedClassifier):
         self.subwords = subwords
         self.lowercase = lowercase
         self.punctuation = punctuation
+        self.repeats = repeats
         self.embedding_dim = embedding_dim
         self.num_hashes = num_hashes
         self.num_embeddings = num_embeddings
@@ -281,6 +285,47 @@ class TextClassifier(TrainedClassifier):
         self._fitted()
         save_classifier(self, path, for_training, bits)
 
+    def compress(
+        self,
+        texts: Any = None,
+        labels: Any = None,
+        *,
+        size: int | None = None,
+        bits: int | None = None,
+        max_loss: float | None = None,
+        validation: tuple[Any, Any] | None = None,
+        progress: Callable[[str], object] | None = None,
+    ) -> Self:
+        """Return a small copy of the model, for a small file. `save` writes it as it is.
+
+        Give the texts that the model was trained on. The copy then knows those of their n-grams
+        that matter most, and no others; without texts it is less accurate at the same size. Give
+        one of `size`, `bits` and `max_loss`, or none for a size of 1,000,000 bytes. The attribute
+        `compression_` of the copy tells sizes and accuracies before and after.
+
+        The copy answers and explains as any model does. `partial_fit` can improve what it knows
+        about the n-grams that were kept, but other n-grams stay unknown.
+
+        Args:
+            texts: as in `fit`. None (default) uses none.
+            labels: as in `fit`, to measure accuracy on a tenth of the texts, which are then not
+                used otherwise. None (default) uses all texts and measures nothing.
+            size: bytes of the file, at most.
+            bits: bits for each number, from 2 to 8.
+            max_loss: the file is made as small as possible, but loses at most so many points of
+                accuracy.
+            validation: (texts, labels) to measure accuracy on, instead of a part of the texts.
+            progress: a function that is called with a line of text for each step.
+        """
+        from hashembed.classify.compress.compressing import SIZE, Wish, compress
+
+        self._fitted()
+        if size is bits is max_loss is None:
+            size = SIZE
+        data = None if texts is None else (texts, labels)
+        say = progress or (lambda line: None)
+        return compress(self, Wish(size, bits, max_loss), data, validation, say)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> Self:
         """Load a model that `save` wrote.
@@ -290,3 +335,84 @@ class TextClassifier(TrainedClassifier):
             threads: number of threads. None (default) uses all cores.
         """
         return load_classifier(cls, path, threads)
+
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        *,
+        model_card_kwargs: dict[str, Any] | None = None,
+        bits: int | None = None,
+        for_training: bool = False,
+        force: bool = False,
+        **options: Any,
+    ) -> str | None:
+        """Write a folder as the hub wants it: model.safetensors, README.md and config.json.
+
+        Needs `pip install "hashembed[hub]"`. See `docs/guides/hub.md`.
+
+        Args:
+            save_directory: the folder. It is created if it does not exist.
+            model_card_kwargs: what the model card says beyond what the model tells: `description`,
+                `license`, `language`, `dataset`, and `evaluation`, which `evaluate` returns.
+            bits: as in `save`.
+            for_training: as in `save`.
+            force: replace a README.md that exists. By default (False) it stays.
+            options: further arguments of `huggingface_hub.ModelHubMixin.save_pretrained`, such as
+                `push_to_hub` and `repo_id`.
+        """
+        from hashembed.classify import hub
+
+        saving = {"bits": bits, "for_training": for_training, "force": force}
+        return hub.save_pretrained(self, save_directory, model_card_kwargs, saving, options)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        model_card_kwargs: dict[str, Any] | None = None,
+        bits: int | None = None,
+        for_training: bool = False,
+        **options: Any,
+    ) -> str:
+        """Upload the files of `save_pretrained` to the hub, and return the address of the commit.
+
+        Args:
+            repo_id: owner/name. The repository is created if it does not exist.
+            model_card_kwargs: as in `save_pretrained`.
+            bits: as in `save`.
+            for_training: as in `save`.
+            options: further arguments of `huggingface_hub.ModelHubMixin.push_to_hub`, such as
+                `private`, `token`, `branch`, `commit_message` and `create_pr`.
+        """
+        from hashembed.classify import hub
+
+        saving = {"bits": bits, "for_training": for_training}
+        return hub.push_to_hub(self, repo_id, model_card_kwargs, saving, options)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Load a model from the hub, or from a folder that `save_pretrained` wrote.
+
+        Only model.safetensors is read, and it is checked as by `load`.
+
+        Args:
+            pretrained_model_name_or_path: owner/name on the hub, or a folder.
+            threads: number of threads. None (default) uses all cores.
+            options: further arguments of `huggingface_hub.ModelHubMixin.from_pretrained`, such as
+                `revision`, `token`, `cache_dir`, `local_files_only` and `force_download`.
+        """
+        from hashembed.classify import hub
+
+        loaded: Self = hub.HubModel.from_pretrained(
+            pretrained_model_name_or_path,  # type: ignore[arg-type] # a Path, in the mixin
+            classifier_class=cls,
+            threads=threads,
+            **options,
+        )
+        return loaded

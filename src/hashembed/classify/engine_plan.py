@@ -10,8 +10,10 @@ from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import given, named
 from hashembed.engine.coded import Stored
 from hashembed.engine.ensemble import VOTES, Ensemble, Votes, member_seeds
+from hashembed.engine.packed import PackedTable
 from hashembed.engine.protocol import Engine
 from hashembed.engine.shallow.kernel import MAX_DIM
+from hashembed.engine.shallow.listed import ListedModel
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import ModelFileError
 from hashembed.hashing.spec import HashSpec
@@ -29,13 +31,15 @@ class EnginePlan:
     multilabel: bool = False
     device: str = "cpu"
     votes: Votes = "logits"  # what is averaged over the members
+    importance: bool = True  # False fixes all importance weights at 1
 
     def __post_init__(self) -> None:
         whole_number("embedding_dim", self.embedding_dim, 1, MAX_DIM)
         whole_number("members", self.members, 1, MAX_MEMBERS)
         one_of("votes", self.votes, VOTES)
-        if not isinstance(self.multilabel, bool):
-            raise TypeError(f"multilabel must be True or False, found {self.multilabel!r:.50}")
+        for name in ("multilabel", "importance"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, found {value!r:.50}")
 
     @property
     def shallow(self) -> bool:
@@ -69,6 +73,8 @@ class EnginePlan:
             "W": (num_classes, self.embedding_dim),
             "bias": (num_classes,),
         }
+        if not self.importance:
+            del shapes["P"]
         if self.members == 1:
             return shapes
         return {f"{i}.{name}": shapes[name] for i in range(self.members) for name in shapes}
@@ -77,6 +83,8 @@ class EnginePlan:
         """The fields as JSON values, without the device, which is not part of a model."""
         fields = asdict(self)
         del fields["device"]
+        if self.importance:
+            del fields["importance"]  # earlier versions do not know the field
         return {**fields, "hidden_layers": []}  # earlier versions look for them
 
     @classmethod
@@ -95,6 +103,7 @@ class EnginePlan:
                 spec,
                 self.embedding_dim,
                 num_classes,
+                importance=self.importance,
                 multilabel=self.multilabel,
                 seed=spec.seed,
                 threads=threads,
@@ -112,6 +121,10 @@ class EnginePlan:
         )
 
     def _restored(self, spec: HashSpec, tensors: Stored, threads: int | None) -> Engine:
+        if not self.importance and isinstance(tensors["E"], PackedTable):
+            return ListedModel.from_packed(
+                spec, tensors, multilabel=self.multilabel, threads=threads
+            )
         if self.shallow:
             return ShallowModel.from_tensors(
                 spec, tensors, multilabel=self.multilabel, threads=threads

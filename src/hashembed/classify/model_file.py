@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.classify.engine_plan import EnginePlan, choose_device
-from hashembed.classify.quantize import BITS, coded_table, encode
+from hashembed.classify.quantize import BITS, coded_table, codes_and_values, encode
 from hashembed.classify.stream_position import StreamPosition
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.background import in_background
@@ -19,12 +19,17 @@ from hashembed.core.threads import cpu_count
 from hashembed.engine.coded import CodedTable, Stored
 from hashembed.engine.history import History
 from hashembed.engine.linear import linear
+from hashembed.engine.packed import MAX_ROWS, pack, packed_table
 from hashembed.engine.protocol import MAX_BATCH, Engine
+from hashembed.engine.shallow.listed import ListedModel
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.tensor_file import (
+    FORMAT_VERSION,
     LARGEST,
+    PACKED_VERSION,
     Arrays,
     ModelFileError,
+    bytes_of_file,
     open_tensors,
     save_tensors,
     understanding,
@@ -51,17 +56,39 @@ def save_classifier(
     bits: int | None,
 ) -> None:
     """Write a trained classifier; `TextClassifier.save` says what the options mean."""
+    tensors, meta, version = content_of(classifier, for_training, bits)
+    save_tensors(path, KIND, tensors, meta, version)
+
+
+def bytes_saved(classifier: TrainedClassifier) -> int:
+    """The size of the file that `save` would write."""
+    return bytes_of_file(KIND, *content_of(classifier, False, None))
+
+
+def content_of(
+    classifier: TrainedClassifier, for_training: bool, bits: int | None
+) -> tuple[Arrays, dict[str, Any], int]:
+    """The tensors of a model file, its metadata and its format version."""
     if bits not in (None, 16, *BITS):
         raise ValueError(f"bits must be 16, 8 or 4, found {bits!r}")
     if for_training and bits not in (None, 16):
         raise ValueError(
             f"for_training=True keeps full precision, found bits={bits}: leave one of them out"
         )
+    if classifier.packed_ and (for_training or bits is not None):
+        found = "for_training=True" if for_training else f"bits={bits}"
+        raise ValueError(
+            f"a compressed model is saved as it is, found {found}: leave it out, or save the model "
+            "that it was made from"
+        )
     bits = bits or DEFAULT_BITS
     model, largest, squares = classifier.model_, {}, None
+    packed: dict[str, int] = {}
     if (shallow := linear(model)) is not None:
         squares = in_background(shallow.mean_squares)  # while the tables are converted
-    if for_training:
+    if classifier.packed_:
+        tensors, packed = _packed(classifier)
+    elif for_training:
         tensors = model.state()
     else:
         tensors = _weights(model)
@@ -69,10 +96,7 @@ def save_classifier(
             if _is_table(name) and bits == 16:
                 tensors[name] = _halved(name, array, classifier.threads or cpu_count())
             elif _is_table(name):
-                if not np.isfinite(array).all():
-                    raise ValueError(
-                        f"cannot save the model: its table {name} has values that are not finite"
-                    )
+                _check_finite(name, array)
                 tensors[name], largest[name] = encode(array, bits)
     meta = {
         "params": _parameters(classifier.get_params()),
@@ -82,7 +106,7 @@ def save_classifier(
         "label_form": classifier.label_form_,
         "class_counts": classifier.class_counts_.tolist(),
         "texts_seen": classifier.texts_seen_,
-        "history": classifier.history_.to_dict(),
+        "history": classifier.history_.without_times().to_dict(),
         "search": _saved(classifier.search_),
         "calibration": _saved(classifier.calibration_),
         "stream_rate": classifier.stream_rate_,
@@ -91,7 +115,9 @@ def save_classifier(
         "for_training": for_training,
         "coded": {"bits": bits, "largest": largest} if largest else None,
     }
-    save_tensors(path, KIND, tensors, meta)
+    if packed:
+        meta["packed"] = packed
+    return tensors, meta, PACKED_VERSION if packed else FORMAT_VERSION
 
 
 def load_classifier(cls: type[C], path: str | os.PathLike[str], threads: int | None) -> C:
@@ -121,8 +147,13 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
     self.history_ = History.from_dict(meta["history"])
     self.search_ = _search(meta.get("search"))
     self.calibration_ = _calibration(meta.get("calibration"))
+    shapes = plan.shapes(len(self.classes_))
     stored = _coded(tensors, plan, meta["coded"]) if meta.get("coded") else tensors
-    _check_shapes(stored, plan.shapes(len(self.classes_)), for_training)
+    if meta.get("packed"):
+        if for_training:
+            raise ModelFileError("has packed tables and a training state, which exclude each other")
+        stored, self.packed_ = _unpacked(stored, meta["packed"], shapes), True
+    _check_shapes(stored, shapes, for_training)
     self.engine_plan_ = plan = _plan_here(plan, self.device, tensors, for_training)
     if for_training:
         self.model_ = plan.make(len(self.classes_), threads)
@@ -223,6 +254,23 @@ def _counts(listed: Any, classes: int) -> npt.NDArray[np.int64]:
     return np.array(counts, np.int64)
 
 
+def _unpacked(tensors: Stored, packed: Any, shapes: Mapping[str, tuple[int, ...]]) -> Stored:
+    """The tensors with packed tables as such."""
+    out = dict(tensors)
+    tables = {name: shape for name, shape in shapes.items() if _is_table(name)}
+    for name, count in packed.items():
+        if name not in tables:
+            raise ModelFileError(f"has a packed table {name!r:.50}, which is none of the model's")
+        rows, columns = tables[name]
+        numbers, codes, values = (
+            np.asarray(out.pop(f"{name}.{part}")) for part in ("rows", "codes", "values")
+        )
+        out[name] = packed_table(numbers, codes, values, count=count, shape=(rows, columns))
+    if (total := sum(tables[name][0] for name in packed)) > MAX_ROWS:
+        raise ModelFileError(f"has {total:,} rows in packed tables, expected at most {MAX_ROWS:,}")
+    return out
+
+
 def _squares(means: Any, members: int) -> dict[str, float]:
     names = ("E_square", "W_square", "bias_square", "P_square")
     every = {f"{i}.{name}" for i in range(members) for name in names} if members > 1 else {*names}
@@ -252,7 +300,7 @@ def _flag(name: str, value: Any) -> bool:
 
 def _plan_here(plan: EnginePlan, device: Any, tensors: Arrays, for_training: bool) -> EnginePlan:
     """The plan on a device of this machine. A training state needs the device it came from."""
-    plan = replace(plan, device=_device_here(device))
+    plan = replace(plan, device=_device_here(device) if plan.importance else "cpu")
     if not for_training:
         return plan
     by_torch = any(name.rpartition(".")[2] == "steps" for name in tensors)
@@ -274,7 +322,7 @@ def _device_here(device: str) -> str:
 
 def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as JSON values. The keys of class weights may not be strings."""
-    plain = dict(params)
+    plain = {**params, "threads": None}  # the number of threads changes nothing
     if isinstance(plain["class_weight"], Mapping):
         plain["class_weight"] = list(plain["class_weight"].items())
     return plain
@@ -301,6 +349,33 @@ def _halved(name: str, array: npt.NDArray[Any], threads: int) -> npt.NDArray[Any
             f"cannot save the model: its table {name} has values that half precision cannot hold"
         )
     return half
+
+
+def _check_finite(name: str, array: npt.NDArray[Any]) -> None:
+    if not np.isfinite(array).all():
+        raise ValueError(f"cannot save the model: its table {name} has values that are not finite")
+
+
+def _packed(classifier: TrainedClassifier) -> tuple[Arrays, dict[str, int]]:
+    """The tensors of a compressed model, and the number of rows of each packed table."""
+    model, out, counts = classifier.model_, dict[str, npt.NDArray[Any]](), dict[str, int]()
+    for name, array in model.tensors().items():
+        if _is_table(name):
+            _check_finite(name, array)
+            rows, kept = np.flatnonzero(array.any(axis=1)), array
+            if isinstance(model, ListedModel):
+                rows = model.listed.rows.astype(np.int64)
+            else:
+                kept = array[rows]
+            codes, values = codes_and_values(kept)
+            counts[name] = len(rows)
+            out |= {f"{name}.{part}": tensor for part, tensor in pack(rows, codes, values).items()}
+        elif name.endswith("W"):
+            half = to_half(np.ascontiguousarray(array, np.float32), 1)
+            out[name] = array if half is None else half
+        else:
+            out[name] = array
+    return out, counts
 
 
 def _coded(tensors: Arrays, plan: EnginePlan, coded: Any) -> Stored:

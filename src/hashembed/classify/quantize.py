@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hashembed.core.arrays import F32, U8
+from hashembed.core.arrays import F32, I64, U8, distinct
 from hashembed.engine.coded import CodedTable
+from hashembed.engine.packed import MAX_VALUES
 
 BITS = (8, 4)
 _ROWS = 1 << 12  # coded at a time: they stay in the cache
@@ -31,6 +32,23 @@ def encode(table: npt.NDArray[Any], bits: int) -> tuple[U8, float]:
             whole = whole[:, ::2] | whole[:, 1::2] << 4
         codes[i * _ROWS : (i + 1) * _ROWS] = whole
     return codes, largest
+
+
+def codes_and_values(numbers: npt.NDArray[Any]) -> tuple[I64, F32]:
+    """Numbers (rows, columns) -> codes, 0 for zero and c for values[c - 1]; and the values.
+
+    They are exact if there are few different numbers, as in a compressed model. Otherwise they are
+    those of 8 bits.
+    """
+    flat = np.asarray(numbers, np.float32).reshape(-1)
+    values = distinct(flat[flat != 0])
+    if len(values) > MAX_VALUES:
+        coded, largest = encode(flat.reshape(-1, 1), 8)
+        every = values_of(largest, 8)
+        flat = every[coded[:, 0]]
+        values = distinct(flat[flat != 0])
+    codes = np.where(flat == 0, 0, np.searchsorted(values, flat) + 1)
+    return codes.reshape(np.shape(numbers)).astype(np.int64), values
 
 
 def values_of(largest: float, bits: int) -> F32:

@@ -17,7 +17,7 @@ from hashembed.engine.linear import LinearModel, linear
 from hashembed.engine.outputs import fill_logarithms
 from hashembed.engine.protocol import Engine, to_probabilities
 from hashembed.engine.shallow.texts import classes_of, score_texts
-from hashembed.text.config import Punctuation, TextConfig
+from hashembed.text.config import Punctuation, Repeats, TextConfig
 from hashembed.text.pipeline import text_to_bags
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hashembed.classify.choose.budget import Effort
     from hashembed.classify.choose.search import Search
     from hashembed.classify.choose.trial import Metric
+    from hashembed.classify.compress.report import Compression
     from hashembed.classify.explain.corpus_table import WordsTable
     from hashembed.classify.explain.result import Explanation
     from hashembed.classify.metrics import Evaluation
@@ -47,6 +48,7 @@ class TrainedClassifier(Estimator):
     subwords: tuple[int, int] | Literal["auto"] | None
     lowercase: bool
     punctuation: Punctuation | Literal["auto"]
+    repeats: Repeats | Literal["auto"]
     embedding_dim: int | None
     num_hashes: int
     num_embeddings: int | None
@@ -78,6 +80,8 @@ class TrainedClassifier(Estimator):
     search_: "Search | None"
     calibration_: "Calibration | None"
     history_: History
+    packed_: bool = False  # whether it is saved with packed tables: a compressed model
+    compression_: "Compression | None" = None
     stream_rate_: float | None  # learning rate of `partial_fit`, chosen in its first call
     stream_position_: StreamPosition
 

@@ -83,6 +83,7 @@ def left_open(clf: TrainedClassifier) -> Open:
         clf.ngrams,
         clf.subwords,
         clf.punctuation,
+        clf.repeats,
         clf.lowercase,
         clf.passes,
         clf.learning_rate,

@@ -33,10 +33,13 @@ COMMANDS = LazyCommands(
         "train": "train",
         "test": "evaluate",
         "compare": "compare",
+        "compress": "compress",
         "predict": "predict",
         "explain": "explain",
         "words": "words",
+        "page": "page",
         "info": "info",
+        "card": "card",
         "plan": "plan",
     }
 )

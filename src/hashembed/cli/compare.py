@@ -1,13 +1,14 @@
 """`hashembed compare`."""
 
 import json
-import os
 from typing import Any
 
 import click
 
+from hashembed.cli.hub import as_given, name_of_model
 from hashembed.cli.inputs import as_type, check_input
 from hashembed.cli.options import (
+    MODEL_FILE,
     Subcommand,
     data_options,
     json_option,
@@ -18,13 +19,14 @@ from hashembed.cli.options import (
 )
 
 EXAMPLE = """\b
-Example:
-  hashembed compare old.safetensors new.safetensors test.csv --show 20"""
+Examples:
+  hashembed compare old.safetensors new.safetensors test.csv --show 20
+  hashembed compare hub:owner/name@v1 new.safetensors test.csv"""
 
 
 @click.command("compare", cls=Subcommand, epilog=EXAMPLE)
-@click.argument("first", type=click.Path(dir_okay=False))
-@click.argument("second", type=click.Path(dir_okay=False))
+@click.argument("first", type=MODEL_FILE)
+@click.argument("second", type=MODEL_FILE)
 @click.argument("data", nargs=-1, required=True)
 @data_options()
 @click.option(
@@ -65,7 +67,11 @@ def compare_command(
     labels = as_type(rows.labels, models[0].classes_)
     result = compare(models[0], models[1], rows.texts, labels, names=_names(first, second))
     if as_json:
-        found = {"data": rows.report.to_dict(), **result.to_dict(), "models": [first, second]}
+        found = {
+            "data": rows.report.to_dict(),
+            **result.to_dict(),
+            "models": [as_given(first), as_given(second)],
+        }
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     from rich.console import Console
@@ -74,6 +80,6 @@ def compare_command(
 
 
 def _names(first: str, second: str) -> tuple[str, str]:
-    """The names of two files, or their paths if the names are the same."""
-    short = os.path.basename(first), os.path.basename(second)
+    """The names of two models, or their paths if the names are the same."""
+    short = name_of_model(first), name_of_model(second)
     return short if short[0] != short[1] else (first, second)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hashembed.cli.options import Subcommand
+from hashembed.cli.outputs import Output, check_outputs, force_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,8 +15,18 @@ if TYPE_CHECKING:
 TEXTS = ("Wo ist der Bahnhof?", "Onde fica a estação?")
 
 
-@click.command("demo", cls=Subcommand, epilog="\b\nExample:\n  hashembed demo")
-def demo_command() -> None:
+EXAMPLE = "\b\nExamples:\n  hashembed demo\n  hashembed demo --page languages.html"
+
+
+@click.command("demo", cls=Subcommand, epilog=EXAMPLE)
+@click.option(
+    "--page",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Instead, write a web page that tells the languages apart.",
+)
+@force_option
+def demo_command(page: str | None, force: bool) -> None:
     """See hash embeddings at work, in a few seconds.
 
     Trains three embeddings to tell 16 languages apart, and explains two answers.
@@ -23,6 +34,14 @@ def demo_command() -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
+    if page is not None:
+        check_outputs([], [Output("--page", page, "page")], force)
+        with console.status("Training ..."):
+            from hashembed.cli.demo_page import write_demo_page
+
+            size = write_demo_page(page, TEXTS)
+        console.print(f"Wrote {page}, {size / 1e6:.1f} MB. Open it in a browser.", markup=False)
+        return
     with console.status("Loading ..."):
         from hashembed.cli import demo_task as demo
 

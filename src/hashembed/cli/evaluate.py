@@ -26,7 +26,8 @@ EXAMPLE = """\b
 Examples:
   hashembed test model.safetensors test.csv --plot confusion.png
   hashembed test model.safetensors test.csv --plot-reliability reliability.png
-  hashembed test model.safetensors test.txt --top 3"""
+  hashembed test model.safetensors test.txt --top 3
+  hashembed test hub:owner/name@v1 test.csv"""
 
 
 @click.command("test", cls=Subcommand, epilog=EXAMPLE)

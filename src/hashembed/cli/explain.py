@@ -39,14 +39,6 @@ Examples:
   head -1 review.txt | hashembed explain model.safetensors - --plot why.png
   hashembed explain model.safetensors --file reviews.csv -o why.jsonl --html why.html"""
 
-# Follows the light or dark theme of the system; the colours of explanations are translucent.
-PAGE = """<!doctype html>
-<meta charset=utf-8>
-<meta name=viewport content="width=device-width">
-<meta name=color-scheme content="light dark">
-<title>{title}</title>
-<body style="font-family:system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em">
-"""
 UNREADABLE = "this row could not be read"
 
 
@@ -160,12 +152,12 @@ def _check_options(
 def _show_one(explanation: "Explanation", show: _Show) -> None:
     """The explanation of one text."""
     if show.html is not None:
-        from html import escape
+        from hashembed.web.explained import END, head, section
 
         label = printable(str(explanation.classes[explanation.class_index()]))
         with whole_file(show.html) as file:
-            page = PAGE.format(title=escape(f"Why {label}?")) + explanation._repr_html_()
-            file.write(f"{page}\n".encode("utf8", "replace"))
+            page = head(f"Why {label}?") + section(explanation) + END
+            file.write(page.encode("utf8", "replace"))
         say(f"Wrote {show.html}.", show.quiet)
     draw(explanation, show.plot, show.quiet)
     if show.as_json:
@@ -185,7 +177,9 @@ def _show_all(explanations: Iterable["Explanation | None"], show: _Show) -> None
         if show.as_json or (lines is None and page is None):
             console = _console(show.as_json)
         if page is not None:
-            page.write(PAGE.format(title="Explanations").encode())
+            from hashembed.web.explained import END, head
+
+            page.write(head("Explanations").encode())
         for number, explanation in enumerate(explanations, 1):
             line = _json_line(number, explanation, show.top)
             if lines is not None:
@@ -194,6 +188,8 @@ def _show_all(explanations: Iterable["Explanation | None"], show: _Show) -> None
                 page.write(_section(number, explanation).encode("utf8", "replace"))
             if console is not None:
                 console(number, line if show.as_json else explanation)
+        if page is not None:
+            page.write(END.encode())
 
 
 def _json_line(number: int, explanation: "Explanation | None", top: int | None) -> str:
@@ -206,8 +202,10 @@ def _json_line(number: int, explanation: "Explanation | None", top: int | None) 
 
 
 def _section(number: int, explanation: "Explanation | None") -> str:
-    body = UNREADABLE if explanation is None else explanation._repr_html_()
-    return f"<section>\n<h2>{number:,}</h2>\n{body}\n</section>\n"
+    from hashembed.web.explained import section, unreadable
+
+    heading = f"{number:,}"
+    return unreadable(UNREADABLE, heading) if explanation is None else section(explanation, heading)
 
 
 def _console(as_json: bool) -> Callable[[int, Any], object]:

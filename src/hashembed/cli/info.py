@@ -5,19 +5,19 @@ from typing import Any
 
 import click
 
-from hashembed.cli.options import Subcommand, json_option
+from hashembed.cli.options import MODEL_FILE, Subcommand, json_option
 from hashembed.core.printable import printable
 
 SHOWN = 20  # classes
-STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of the optimizer, not parameters
 
 
 @click.command(
     "info",
     cls=Subcommand,
-    epilog="\b\nExamples:\n  hashembed info model.safetensors\n  hashembed info --runtime",
+    epilog="\b\nExamples:\n  hashembed info model.safetensors\n  hashembed info hub:owner/name\n"
+    "  hashembed info --runtime",
 )
-@click.argument("model", type=click.Path(dir_okay=False), required=False)
+@click.argument("model", type=MODEL_FILE, required=False)
 @click.option(
     "--runtime", is_flag=True, help="Instead, tell which kernels run on this machine, and why."
 )
@@ -69,41 +69,28 @@ def _described(path: str, header: dict[str, Any]) -> str:
 
 
 def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
-    meta, tensors = header["meta"], header["tensors"]
-    size = header["bytes"]
+    meta, size = header["meta"], header["bytes"]
     lines = [
         ("file", f"{path}, {size:,} bytes ({size / 1e6:.1f} MB)"),
         ("kind", f"{header['kind']}, format {header['format']}, hash version {header['hash']}"),
     ]
     if header["kind"] != "TextClassifier":
         return lines
-    engine, text = meta["engine"], meta["text"]
-    spec = engine["spec"]
-    numbers = {  # of tables, which the file may hold in a coded form
-        "E": spec["num_buckets"] * engine["embedding_dim"],
-        "P": spec["num_embeddings"] * spec["num_hashes"],
-    }
-    kinds = [(name.rpartition(".")[2], part["shape"]) for name, part in tensors.items()]
-    parameters = sum(
-        numbers.get(kind, _product(shape)) for kind, shape in kinds if kind not in STATE
-    )
+    from hashembed.classify import header_facts as facts
+
+    engine = meta["engine"]
     coded = f", in {meta['coded']['bits']} bits" if meta.get("coded") else ""
-    subwords = ", characters {}-{}".format(*text["subwords"]) if text["subwords"] else ""
-    case = "case ignored" if text["lowercase"] else "case kept"
-    if text.get("punctuation") == "keep":
-        case += ", punctuation kept"
     classes = meta["classes"]
     shown = ", ".join(str(c) for c in classes[:SHOWN])
     more = f" and {len(classes) - SHOWN:,} more" if len(classes) > SHOWN else ""
     lines += [
-        ("text", f"words {text['ngrams'][0]}-{text['ngrams'][1]}{subwords}, {case}"),
+        ("text", facts.describe_text(meta["text"])),
         (
             "tables",
-            f"K = {spec['num_embeddings']:,}, B = {spec['num_buckets']:,}, "
-            f"k = {spec['num_hashes']}, d = {engine['embedding_dim']}: "
-            f"{parameters:,} parameters{coded}",
+            f"{facts.describe_tables(engine)}: "
+            f"{facts.count_parameters(header):,} parameters{coded}",
         ),
-        ("members", _members(engine)),
+        ("members", facts.describe_members(engine)),
         ("classes", f"{len(classes):,}: {shown}{more}"),
         ("labels", "one per text" if meta["label_form"] == "single" else "any number per text"),
         ("trained on", f"{meta['texts_seen']:,} texts"),
@@ -119,28 +106,11 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
             ("chosen", f"by {search.metric}, from {len(search.trials)} trials"),
             ("the same", search.chosen.command()),
         ]
-    if found := meta.get("calibration"):
-        text = f"temperature {found['temperature']:.3g}"
-        if meta["label_form"] != "single":
-            text += f", threshold {found['threshold']:g}"
-        lines.append(("calibrated", f"{text}, on {found['rows']:,} texts left out of training"))
+    if calibrated := facts.describe_calibration(meta):
+        lines.append(("calibrated", calibrated))
     for epoch in meta["history"]["epochs"]:
-        text = f"loss {epoch['loss']:.4f}, {epoch['seconds']:.2f} s"
+        text = f"loss {epoch['loss']:.4f}"
         if epoch["validation_accuracy"] is not None:
             text += f", validation accuracy {epoch['validation_accuracy']:.2%}"
         lines.append((f"pass {epoch['number'] + 1}", text))
     return lines
-
-
-def _members(engine: dict[str, Any]) -> str:
-    if engine["members"] == 1:
-        return "1"
-    votes = engine.get("votes", "probabilities")  # older files have no such field
-    return f"an ensemble of {engine['members']}, mean of {votes}"
-
-
-def _product(shape: list[int]) -> int:
-    size = 1
-    for n in shape:
-        size *= n
-    return size

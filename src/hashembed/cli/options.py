@@ -14,6 +14,26 @@ from hashembed.core.wording import command_options
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+HUB = "hub:"  # what the name of a model on the hub begins with
+
+
+class ModelFile(click.Path):
+    """A model file. hub:owner/name, or hub:owner/name@revision, is downloaded first."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path of the file on this machine."""
+        completing = ctx is not None and ctx.resilient_parsing
+        if not str(value).startswith(HUB) or completing:
+            return super().convert(value, param, ctx)
+        from hashembed.cli.hub import downloaded
+
+        quiet = ctx is not None and bool(ctx.params.get("quiet"))
+        return downloaded(str(value).removeprefix(HUB), quiet)
+
+
+MODEL_FILE = ModelFile(dir_okay=False)
+
+
 class Drawable(Protocol):
     """A result that can draw itself."""
 
@@ -197,7 +217,9 @@ def reading(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options.pop(name) for name in names if name in options}
 
 
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+quiet_option = click.option(  # eager: it is known when a model is downloaded
+    "--quiet", "-q", is_flag=True, is_eager=True, help="Print errors only."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to standard output.")
 seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 threads_option = click.option(
@@ -210,7 +232,7 @@ punctuation_option = click.option(
     show_default=True,
     help="Drop punctuation, or keep runs of it, such as ++ or :-), as words.",
 )
-model_argument = click.argument("model", type=click.Path(dir_okay=False))
+model_argument = click.argument("model", type=MODEL_FILE)
 plot_option = click.option(
     "--plot",
     type=click.Path(dir_okay=False),

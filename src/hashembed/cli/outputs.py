@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import click
 
-Kind = Literal["model", "snapshot", "picture", "page", "table"]
+Kind = Literal["model", "snapshot", "picture", "page", "table", "card"]
 
 force_option = click.option("--force", is_flag=True, help="Replace existing files of any kind.")
 
@@ -23,6 +23,8 @@ NAMES = {
     "picture": "a picture",
     "page": "an HTML page",
 }
+# Files that look like those of others: what they may be.
+_LIKE_OTHERS = {"table": "may be data", "card": "may have been written by hand"}
 _PICTURES = (b"\x89PNG", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
 _START = 4096  # bytes that tell the kind
 
@@ -107,8 +109,8 @@ def _check_kind(output: Output) -> None:
     found = kind_of_file(path)
     if found != output.kind or found is None:
         is_there = f"is {NAMES.get(found or '', f'not {NAMES.get(output.kind)}')}"
-        if found is None and output.kind == "table":
-            is_there = "may be data"  # our tables look like any other
+        if found is None and output.kind in _LIKE_OTHERS:
+            is_there = _LIKE_OTHERS[output.kind]
         force = "" if output.kind == "snapshot" else ", or add --force"
         _refuse(output, f"already exists and {is_there}: choose another name{force}")
 

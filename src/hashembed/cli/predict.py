@@ -45,7 +45,8 @@ Examples:
   echo "what a film" | hashembed predict model.safetensors
   hashembed predict model.safetensors reviews.txt --top 3
   hashembed predict model.safetensors reviews.csv --text body --json
-  hashembed predict model.safetensors reviews.csv -o answers.csv --keep id,title -p"""
+  hashembed predict model.safetensors reviews.csv -o answers.csv --keep id,title -p
+  hashembed predict hub:owner/name reviews.txt"""
 
 Answer = list[tuple[Any, float]]  # labels with probabilities, the likeliest first
 

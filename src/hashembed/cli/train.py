@@ -103,6 +103,13 @@ def _class_weight(
     help="Drop punctuation, or keep runs of it, such as ++ or :-), as words.",
 )
 @click.option(
+    "--repeats",
+    type=click.Choice(["auto", "all", "damp", "once"]),
+    default="auto",
+    show_default=True,
+    help="Equal n-grams of a text: count all, the first, second, fourth, ..., or the first only.",
+)
+@click.option(
     "--effort",
     type=click.Choice(["fast", "normal", "best"]),
     default="normal",

@@ -13,6 +13,7 @@ MODEL_OPTIONS = (
     "subwords",
     "lowercase",
     "punctuation",
+    "repeats",
     "embedding_dim",
     "num_hashes",
     "num_embeddings",

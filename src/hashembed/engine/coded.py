@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from hashembed.core.arrays import F32, U8, whole_rows
 from hashembed.core.code_kernels import fill_decoded
+from hashembed.engine.packed import PackedTable
 
 
 class CodedTable:
@@ -43,4 +44,4 @@ class CodedTable:
         return out if dtype is None else out.astype(dtype, copy=False)
 
 
-Stored = Mapping[str, npt.NDArray[Any] | CodedTable]  # the tensors of a file
+Stored = Mapping[str, npt.NDArray[Any] | CodedTable | PackedTable]  # the tensors of a file

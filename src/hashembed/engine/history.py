@@ -1,6 +1,6 @@
 """What happened in training, pass by pass."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import nan
 from os import PathLike
 from typing import Any, Literal
@@ -70,6 +70,10 @@ class History:
     def seconds(self) -> float:
         """Time spent on training."""
         return sum(epoch.seconds for epoch in self.epochs)
+
+    def without_times(self) -> "History":
+        """The same with 0 seconds: what is left depends on data and settings alone."""
+        return replace(self, epochs=[replace(epoch, seconds=0.0) for epoch in self.epochs])
 
     def to_dict(self) -> dict[str, Any]:
         """The history as JSON can hold it."""

@@ -27,9 +27,11 @@ from hashembed.core.tensor_layout import (
 from hashembed.core.writing import Parts, PathLike, write_whole
 from hashembed.hashing.spec import HASH_VERSION
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # what earlier versions read
+PACKED_VERSION = 2  # with packed tables, which they must refuse
 KEY, CHECKSUM = "hashembed", "checksum"
 CHECKSUM_BYTES = 16
+_NO_CHECKSUM = "0" * 2 * CHECKSUM_BYTES  # as long as one
 
 Arrays = dict[str, npt.NDArray[Any]]
 LARGEST = float(np.finfo(np.float32).max)  # the largest number that models compute with
@@ -40,26 +42,42 @@ class ModelFileError(ValueError):
 
 
 def save_tensors(
-    path: PathLike, kind: str, tensors: Mapping[str, npt.NDArray[Any]], meta: Any
+    path: PathLike,
+    kind: str,
+    tensors: Mapping[str, npt.NDArray[Any]],
+    meta: Any,
+    version: int = FORMAT_VERSION,
 ) -> None:
-    """Write tensors and metadata; `kind` says what they are."""
-    header = json.dumps(
-        {"kind": kind, "format": FORMAT_VERSION, "hash": HASH_VERSION, "meta": meta},
-        default=_plain,
-    )
-    if len(header) > MAX_HEADER // 2:  # its quotes are escaped in the file's own header
-        raise ValueError(
-            f"cannot save: labels and settings take {len(header):,} bytes, but a file holds at "
-            f"most {MAX_HEADER // 2:,}"
-        )
+    """Write tensors and metadata; `kind` says what they are, `version` who can read them."""
+    header = _header(kind, meta, version)
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     checksum = in_background(lambda: _checksum(header, arrays))  # while the tensors are written
 
     def first() -> bytes:
         return layout_bytes(arrays, {KEY: header, CHECKSUM: checksum()})[0]
 
-    before, order = layout_bytes(arrays, {KEY: header, CHECKSUM: "0" * 2 * CHECKSUM_BYTES})
+    before, order = layout_bytes(arrays, {KEY: header, CHECKSUM: _NO_CHECKSUM})
     write_whole(path, Parts(len(before), first, [_bytes_of(arrays[name]) for name in order]))
+
+
+def bytes_of_file(
+    kind: str, tensors: Mapping[str, npt.NDArray[Any]], meta: Any, version: int
+) -> int:
+    """The size of the file that `save_tensors` would write."""
+    header = {KEY: _header(kind, meta, version), CHECKSUM: _NO_CHECKSUM}
+    return len(layout_bytes(tensors, header)[0]) + sum(a.nbytes for a in tensors.values())
+
+
+def _header(kind: str, meta: Any, version: int) -> str:
+    header = json.dumps(
+        {"kind": kind, "format": version, "hash": HASH_VERSION, "meta": meta}, default=_plain
+    )
+    if len(header) > MAX_HEADER // 2:  # its quotes are escaped in the file's own header
+        raise ValueError(
+            f"cannot save: labels and settings take {len(header):,} bytes, but a file holds at "
+            f"most {MAX_HEADER // 2:,}"
+        )
+    return header
 
 
 def load_tensors(path: PathLike, kind: str) -> tuple[Arrays, Any]:
@@ -203,10 +221,10 @@ def _understand(path: PathLike, kind: str | None, header: str) -> dict[str, Any]
     wanted = {"kind", "format", "hash", "meta"}
     if not isinstance(content, dict) or not wanted <= content.keys():
         raise ModelFileError(f"{path} is damaged: its header lacks {sorted(wanted)}")
-    if not isinstance(content["format"], int) or content["format"] > FORMAT_VERSION:
+    if not isinstance(content["format"], int) or content["format"] > PACKED_VERSION:
         raise ModelFileError(
             f"{path} has format {content['format']!r:.20}, but this version of hashembed reads up "
-            f"to {FORMAT_VERSION}: upgrade it"
+            f"to {PACKED_VERSION}: upgrade it"
         )
     if content["hash"] != HASH_VERSION:
         raise ModelFileError(

@@ -11,6 +11,7 @@ MAX_NGRAM = 9
 MAX_SUBWORD = 32
 
 Punctuation = Literal["drop", "keep"]
+Repeats = Literal["all", "damp", "once"]
 
 
 def _orders(name: str, value: object, most: int) -> tuple[int, int]:
@@ -32,6 +33,8 @@ class TextConfig:
         maxn, or None for none. '<' and '>' alone are left out.
     punctuation: "drop" it, or "keep" every run of it as a word: 'C++ :-)' is then the words 'c',
         '++' and ':-)'. `docs/guides/text.md` has the exact rule.
+    repeats: which of the equal n-grams of a text count: "all" of them, "damp" for the first,
+        second, fourth, eighth, ..., "once" for the first alone.
 
     Keys are ordered by the position of the first word, then by the order of the n-gram. The
     character n-grams of a word follow all n-grams that begin at it, by position, then by length.
@@ -41,6 +44,7 @@ class TextConfig:
     lowercase: bool = True
     subwords: tuple[int, int] | None = None
     punctuation: Punctuation = "drop"
+    repeats: Repeats = "all"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ngrams", _orders("ngrams", self.ngrams, MAX_NGRAM))
@@ -49,6 +53,7 @@ class TextConfig:
         if self.subwords is not None:
             object.__setattr__(self, "subwords", _orders("subwords", self.subwords, MAX_SUBWORD))
         one_of("punctuation", self.punctuation, get_args(Punctuation))
+        one_of("repeats", self.repeats, get_args(Repeats))
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` needs, as JSON can hold it."""
@@ -58,8 +63,11 @@ class TextConfig:
             "subwords": list(self.subwords) if self.subwords else None,
             "unicode": UNICODE_VERSION,
         }
-        if self.punctuation != "drop":  # versions that only drop it refuse settings unknown to them
+        # Versions that know only the first value of a setting refuse a file that names it.
+        if self.punctuation != "drop":
             saved["punctuation"] = self.punctuation
+        if self.repeats != "all":
+            saved["repeats"] = self.repeats
         return saved
 
     @classmethod

@@ -100,7 +100,7 @@ class Dictionary:
         whole_number("memory", memory, 1 << 16, 1 << 36)
         workers = threads or cpu_count()
         stopped = _own_keys(text_column(stop), config)
-        corpus = Corpus(texts, config)
+        corpus = Corpus(texts, replace(config, repeats="all"))
         wanted = size + len(stopped)
         keys, counts = Counter(corpus, memory, workers).most_frequent(wanted, min_count)
         kept = np.flatnonzero(~np.isin(keys, stopped))[:size]
@@ -235,7 +235,7 @@ def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.Large
 
 def _own_keys(strings: pa.LargeStringArray, config: TextConfig) -> I64:
     """The key of each string as one n-gram of all its words."""
-    bags = text_to_bags(strings, replace(config, ngrams=(1, 9)))
+    bags = text_to_bags(strings, replace(config, ngrams=(1, 9), repeats="all"))
     words = (bags.lengths + 36) // 9  # of 9 or more; fewer have m (m + 1) / 2 n-grams
     small = bags.lengths < 45
     words[small] = np.round((np.sqrt(8 * bags.lengths[small] + 1) - 1) / 2).astype(np.int64)

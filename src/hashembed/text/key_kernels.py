@@ -16,6 +16,7 @@ from hashembed.core.njit import njit
 from hashembed.hashing.scalars import fmix32, murmur_absorb, murmur_scramble, pack, u32, u64
 from hashembed.hashing.spec import NGRAM_SEEDS, SUBWORD_SEEDS, WORD_SEEDS
 from hashembed.text.characters import SEPARATOR
+from hashembed.text.repeat_kernels import ALL, keep_counted, table_of
 from hashembed.text.word_kernels import (
     BATCH,
     SHORT,
@@ -343,4 +344,6 @@ def text_keys(data, end, rules, batch, keys):
         bounds[1] = end
         text = Segments(data, bounds[:1], bounds[1:], np.ones(1, np.bool_))
         _fill(text, 0, 1, rules, batch, keys, 0)
+        if rules.repeats != ALL:
+            count = keep_counted(keys, 0, count, 0, 1, rules.repeats, table_of(count))
     return count

@@ -27,6 +27,7 @@ from hashembed.text.key_kernels import (
     fill_keys,
     lay_out,
 )
+from hashembed.text.repeats import CODES, without_repeats
 from hashembed.text.word_kernels import Rules
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def kernel_rules(config: TextConfig) -> Rules:
         punctuation=punctuation_table() if keep else None,
         orders=(*config.ngrams, *(config.subwords or (0, 0))),
         upper=0x80808080 if config.lowercase else 0,
+        repeats=CODES[config.repeats],
     )
 
 
@@ -113,7 +115,7 @@ def _few_bags(data: U8, starts: I64, ends: I64, rules: Rules) -> Bags:
     keys = np.empty(offsets[-1], np.int64)
     if count:
         fill_keys(segments, 0, count, rules, keys, 0)
-    return Bags.trusted(keys, offsets)
+    return without_repeats(keys, offsets, rules.repeats, 1)
 
 
 def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | None = None) -> Bags:
@@ -153,4 +155,4 @@ def text_to_bags(texts: Any, config: TextConfig | None = None, threads: int | No
     lay_out(words, pieces, last, rules.orders, offsets, places)
     keys = np.empty(offsets[-1], np.int64)
     _run(fill_task, tasks, threads)
-    return Bags(keys, offsets)
+    return without_repeats(keys, offsets, rules.repeats, threads)

@@ -10,6 +10,7 @@ from hashembed.core.arrays import I64
 from hashembed.text.arrow import documents, to_arrow
 from hashembed.text.config import TextConfig
 from hashembed.text.pipeline import kernel_rules, text_to_bags
+from hashembed.text.repeats import counted
 from hashembed.text.span_kernels import NO_LIMIT, cut_ngrams
 
 
@@ -39,19 +40,19 @@ class NGram:
 
 
 def ngrams_of(text: str, config: TextConfig) -> tuple[I64, list[NGram]]:
-    """The keys of one text, and the n-gram of each."""
+    """The keys of one text that count, and the n-gram of each."""
     if not isinstance(text, str):
         raise TypeError(f"text must be one str, found {type(text).__name__}")
     column = to_arrow([text])
-    keys = text_to_bags(column, config).keys
+    keys = text_to_bags(column, replace(config, repeats="all")).keys
     text_bytes = documents(column.chunk(0))
-    offsets, positions = np.array([0, len(keys)]), np.arange(len(keys))
+    offsets, positions = np.array([0, len(keys)]), counted(keys, config.repeats)
     found, texts, ends = cut_ngrams(text_bytes, offsets, positions, kernel_rules(config), NO_LIMIT)
     data = text_bytes[0]
     characters = np.append(0, np.cumsum(data & 0xC0 != 0x80))  # before each byte of the text
     found[:, 3:] = characters[found[:, 3:]]
     rows = zip(strings(texts, ends), found.tolist(), strict=True)
-    return keys, [
+    return keys[positions], [
         NGram(string, start, end, order, bool(subword), word)
         for string, (word, order, subword, start, end) in rows
     ]
@@ -59,7 +60,7 @@ def ngrams_of(text: str, config: TextConfig) -> tuple[I64, list[NGram]]:
 
 def word_spans(text: str, config: TextConfig) -> list[tuple[int, int]]:
     """Where the words of a text begin and end, in characters."""
-    _, words = ngrams_of(text, replace(config, ngrams=(1, 1), subwords=None))
+    _, words = ngrams_of(text, replace(config, ngrams=(1, 1), subwords=None, repeats="all"))
     return [(word.start, word.end) for word in words]
 
 

@@ -39,6 +39,7 @@ class Rules(NamedTuple):
     punctuation: U8 | None  # `punctuation_table()`, or None where punctuation is dropped
     orders: Orders
     upper: int  # mask of `_lower` in `key_kernels.py`: the high bit of each byte, or 0
+    repeats: int  # which of equal keys count: a code of `repeat_kernels.py`
 
 
 class Batch(NamedTuple):

@@ -7,6 +7,7 @@ import numpy as np
 
 from hashembed import TextClassifier
 from hashembed.engine.labels import Labels
+from hashembed.engine.shallow.listed import ListedModel
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec
@@ -42,11 +43,26 @@ def trained(d, k, indexing, importance, multilabel, classes=5):
     return losses, model.state(), model.scores(data), model.probabilities(data)
 
 
+def listed(buckets, kept):
+    rng = np.random.default_rng(buckets)
+    rows = np.sort(rng.permutation(buckets)[:kept])
+    tensors = {
+        "E": rng.standard_normal((kept, 3), np.float32),
+        "W": rng.standard_normal((4, 3), np.float32),
+        "bias": np.zeros(4, np.float32),
+    }
+    model = ListedModel.from_rows(HashSpec(buckets, buckets, 1), rows, tensors, threads=2)
+    own = bags(rng)
+    return model.known(own).keys, model.scores(own)
+
+
 def cases():
     for d, (k, indexing) in itertools.product(WIDTHS, HASHES):
         yield f"{d} {k} {indexing}", trained(d, k, indexing, True, False)
     for importance, multilabel in itertools.product((False, True), repeat=2):
         yield f"{importance} {multilabel}", trained(20, 2, "independent", importance, multilabel)
+    for buckets, kept in ((64, 10), (5000, 700)):
+        yield f"listed {buckets}", listed(buckets, kept)
     draw = random.Random(0)
     texts = [" ".join(draw.choices(WORDS, k=draw.randrange(12))) for _ in range(200)]
     labels = [draw.choice("abc") for _ in texts]

@@ -20,6 +20,8 @@ CONFIGS = {
     "subwords": TextConfig((1, 3), subwords=(3, 6)),
     "letters": TextConfig((1, 1), subwords=(1, 2), punctuation="keep"),
     "punctuation": TextConfig((1, 2), punctuation="keep"),
+    "damped": TextConfig((1, 2), subwords=(2, 3), repeats="damp"),
+    "once": TextConfig((1, 3), repeats="once"),
 }
 PARTS = (
     *(" ", "\n", "\t\t", " ", "\u2003", ".", "...", "…", "¿", "。", "-", ":-)", "'", "_", "\0"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from hashembed.classify.choose.budget import MOST_MEMBERS, Budget, peer_work, work
+from hashembed.classify.choose.budget import MOST_MEMBERS, RACE_SHARE, Budget, peer_work, work
 from hashembed.classify.choose.display import search_display
 from hashembed.classify.choose.search import Chosen, Search, best_cell, ranks
 from hashembed.classify.choose.space import FACTORS, MOST_PASSES, PASSES_OF_THOUSAND, RULES, Open
@@ -25,7 +25,7 @@ from hashembed.classify.engine_plan import choose_device
 from hashembed.classify.targets import Targets
 from hashembed.classify.trained import TrainedClassifier
 from hashembed.core.arrays import F32, I64
-from hashembed.engine.defaults import rate_for
+from hashembed.engine.defaults import default_batch, rate_for
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.sizes import choose_dim, choose_sizes
@@ -49,6 +49,8 @@ FINALISTS = 3  # ways to read text in the third round
 GROWN = 1.5  # all texts, relative to those of a trial, from which fewer passes are needed
 SLOWLY = 0.4  # the power of that ratio by which they get fewer
 MEMBER_GAIN = 0.1  # share of errors and loss that very many members avoid
+PACED = 0.05  # share of the texts on which the speed of the final model is measured
+FINAL_SHARE = 0.8  # of the time left, for the steps of the final training; tables need some, too
 SMALLER = 4  # how much smaller a trial's tables may be than those of the final model
 
 Run = tuple[TextConfig, float | None]  # None is the usual learning rate, else a factor of it
@@ -97,6 +99,7 @@ def choose_settings(
         trials = race.run(display.finish_trial)
     if not ranks(trials):  # nothing was tried, or everything diverged
         return None
+    race.limit_final(trials)
     return race.search(trials)
 
 
@@ -122,11 +125,11 @@ def single_member(clf: TrainedClassifier) -> bool:
 
 
 def _start(data: Data, open_: Open) -> "Race":
-    clf, n = data.clf, len(data)
+    clf, n, started = data.clf, len(data), time.perf_counter()
     best = clf.effort == "best" or clf.time_limit is not None
     order = np.random.default_rng([clf.seed & (2**63 - 1), 0xACE]).permutation(n)
     sample = take_texts(data.texts, np.sort(order[:PROBED]))
-    configs = open_.first() + open_.more(False, best) + open_.more(True, best)
+    configs = open_.first() + [c for winner in open_.first() for c in open_.more(winner, best)]
     longer = _length(data.texts) / _length(sample)
     scale = longer if longer > MISSED else 1.0  # a sample may miss the few texts that are huge
     density = {}
@@ -137,8 +140,21 @@ def _start(data: Data, open_: Open) -> "Race":
     race = Race(data, open_, budget, best, order, density)
     if clf.time_limit is not None:
         race.budget = race.timed(clf.time_limit)
+        race.clock = Clock(started, clf.time_limit)
     race.plan()
     return race
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A time limit in seconds, and when it began."""
+
+    started: float
+    limit: float
+
+    def left(self) -> float:
+        """Seconds until the limit; 0 if it is over."""
+        return max(self.started + self.limit - time.perf_counter(), 0.0)
 
 
 @dataclass
@@ -151,6 +167,7 @@ class Race:
     best: bool  # whether to spend more than usual
     order: I64  # of the rows; the held-out ones come first
     density: dict[TextConfig, float]  # n-grams of a text, for each way to read it
+    clock: "Clock | None" = None  # with a time limit
 
     def plan(self) -> None:
         """Decide how many rows are held out, and in how many folds."""
@@ -169,13 +186,13 @@ class Race:
         if not self.open.text and self.open.training and self.best:
             return self._third(first, race, 1, tell)
         trials = self._round(1, first, shares[0] * race, tell)
-        if not ranks(trials):
+        if not ranks(trials) or self._late():
             return trials
         winner = trials[best_cell(self._with_members(trials))[0]].text
-        variants = self._allowed(self.open.more(winner.subwords is not None, self.best))
+        variants = self._allowed(self.open.more(winner, self.best))
         if variants:
             trials += self._round(2, [winner, *variants], shares[1] * race, tell)
-        if not (self.best and self.open.training) or not ranks(trials):
+        if not (self.best and self.open.training) or not ranks(trials) or self._late():
             return trials
         found = ranks(self._with_members(trials))
         ranked = sorted({i for i, _ in found}, key=lambda i: _rank_of(found, i))
@@ -225,6 +242,10 @@ class Race:
         self.folds = folds
         return trials
 
+    def _late(self) -> bool:
+        """Whether the race has used up its share of a time limit."""
+        return self.clock is not None and self.clock.left() < (1 - RACE_SHARE) * self.clock.limit
+
     def _passes(self, texts: int) -> int:
         """A good number of passes for this many texts, unless it is given."""
         usual = PASSES_OF_THOUSAND * (1_000 / max(texts, 1)) ** SLOWLY
@@ -238,6 +259,35 @@ class Race:
         start = time.perf_counter()
         trial = self._trial(0, (config, None), rows, 1)
         return Budget.timed(seconds, trial.work / max(time.perf_counter() - start, 1e-4))
+
+    def limit_final(self, trials: Sequence[Trial]) -> None:
+        """With a time limit, set the budget of the final training by the time that is left.
+
+        Its tables are larger than those of a trial, so its steps are slower. So some steps are
+        tried, with tables of the final size.
+        """
+        if self.clock is None:
+            return
+        config = trials[best_cell(self._with_members(trials))[0]].text
+        members = self._members(config, self._passes(len(self.data)))
+        rows = self._rows(config, len(self.data))
+        engine = self._engine(rows.bags, members)
+        few = np.arange(max(1, int(PACED * len(rows.bags))))
+        part = rows.take(few)
+        rates = np.zeros(-(-len(few) // default_batch(rows.bags)), np.float32)
+        start = time.perf_counter()
+        engine.train(
+            part.bags,
+            part.labels,
+            few,
+            rates,
+            batch_size=default_batch(rows.bags),
+            weights=part.weights,
+            snippets=None,
+        )
+        units = work(len(part.bags.keys), len(part.bags), self.data.classes, self._dim)
+        speed = units / max(time.perf_counter() - start, 1e-4)
+        self.budget = replace(self.budget, final=FINAL_SHARE * self.clock.left() * speed)
 
     def search(self, trials: Sequence[Trial]) -> Search:
         """What was tried, and the choice."""
@@ -298,10 +348,12 @@ class Race:
         tell: Callable[[Trial], object],
     ) -> list[Trial]:
         """Run trials on this many texts, which are hashed once for each way to read them."""
-        trials = []
+        trials: list[Trial] = []
         for config in dict.fromkeys(config for config, _ in runs):
             rows = self._rows(config, self.held + texts)
             for run in runs:
+                if trials and self._late():
+                    return trials
                 if run[0] == config:
                     trials.append(self._trial(number, run, rows, passes))
                     tell(trials[-1])
@@ -327,7 +379,7 @@ class Race:
             train = rows.take(np.concatenate([np.arange(begin), np.arange(end, n)]))
             train = self._within_plan(train, config)
             rate = self._rate(train.bags, factor, passes)
-            engine = self._engine(train.bags)
+            engine = self._engine(train.bags, SMALLER)
             folds.append(train_and_score(engine, train, test, rate, passes, data.clf.metric))
             counts.append(end - begin)
             sizes.append(float(end - begin if test.weights is None else test.weights.sum()))
@@ -355,11 +407,12 @@ class Race:
         usual = rate_for(length, self.data.classes, passes if factor is None else 1)
         return usual if factor is None else factor * usual
 
-    def _engine(self, bags: Bags) -> ShallowModel:
+    def _engine(self, bags: Bags, members: int) -> ShallowModel:
+        """A model for these n-grams, as large as one of so many members."""
         data, clf = self.data, self.data.clf
         distinct = count_distinct(bags.keys, clf.threads)
         dim = self._dim
-        sizes = choose_sizes(distinct, dim, SMALLER, clf.num_embeddings, clf.num_buckets)
+        sizes = choose_sizes(distinct, dim, members, clf.num_embeddings, clf.num_buckets)
         spec = HashSpec(*sizes, clf.num_hashes, seed=clf.seed)
         multilabel, threads = data.targets.multilabel, clf.threads
         return ShallowModel(

@@ -34,6 +34,7 @@ class Chosen:
             "ngrams": self.text.ngrams,
             "subwords": self.text.subwords,
             "punctuation": self.text.punctuation,
+            "repeats": self.text.repeats,
             "passes": self.passes,
             "learning_rate": self.learning_rate,
             "members": self.members,
@@ -46,7 +47,8 @@ class Chosen:
         passes = "" if self.passes is None else f"--passes {self.passes} "
         return (
             f"--ngrams {low}-{high} --subwords {subwords} --punctuation {self.text.punctuation} "
-            f"{passes}--learning-rate {self.learning_rate!r} --members {self.members}"
+            f"--repeats {self.text.repeats} {passes}"
+            f"--learning-rate {self.learning_rate!r} --members {self.members}"
         )
 
 

@@ -1,10 +1,10 @@
 """What the race may try: ways to read text, and learning rates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hashembed.core.wording import named
-from hashembed.text.config import TextConfig
+from hashembed.text.config import Repeats, TextConfig
 
 AUTO = "auto"
 RULES = TextConfig()  # what is used without a race
@@ -14,8 +14,11 @@ MOST_PASSES = 5  # of a trial; it is scored after each
 FACTORS = (0.6, 1.0, 0.35, 1.6)  # of the default learning rate, with the effort "best"
 
 # Word n-grams, character n-grams and punctuation. The first two are always tried. Then come those
-# with or without character n-grams, depending on which of the two was better.
+# with or without character n-grams, depending on which of the two was better. All have damped
+# counts, but for one variant of the better one.
 Settings = tuple[tuple[int, int], tuple[int, int] | None, str]
+_REPEATS: Repeats = "damp"
+_OTHER_REPEATS: Repeats = "once"
 _FIRST: tuple[Settings, ...] = (((1, 2), None, "keep"), ((1, 2), (4, 4), "keep"))
 _WORDS: tuple[Settings, ...] = (((1, 3), None, "keep"), ((1, 2), None, "drop"))
 _CHARACTERS: tuple[Settings, ...] = (
@@ -41,6 +44,7 @@ class Open:
     ngrams: Any
     subwords: Any
     punctuation: Any
+    repeats: Any
     lowercase: bool
     passes: int | None
     learning_rate: float | None
@@ -57,7 +61,7 @@ class Open:
 
     @property
     def text(self) -> bool:
-        """Whether the way to read text is open."""
+        """Whether the way to read text is open. Repeats alone are not worth a race."""
         return any(map(_is_auto, (self.ngrams, self.subwords, self.punctuation)))
 
     @property
@@ -66,7 +70,7 @@ class Open:
         return self.passes is None and self.learning_rate is None
 
     def text_config(
-        self, ngrams: Any = None, subwords: Any = None, punctuation: Any = None
+        self, ngrams: Any = None, subwords: Any = None, punctuation: Any = None, repeats: Any = None
     ) -> TextConfig:
         """These settings, or those of `RULES`, except where the user has given others."""
         return TextConfig(
@@ -74,6 +78,7 @@ class Open:
             self.lowercase,
             subwords if _is_auto(self.subwords) else self.subwords,
             (punctuation or RULES.punctuation) if _is_auto(self.punctuation) else self.punctuation,
+            (repeats or RULES.repeats) if _is_auto(self.repeats) else self.repeats,
         )
 
     def first(self) -> list[TextConfig]:
@@ -82,17 +87,20 @@ class Open:
 
     def few(self) -> TextConfig:
         """How to read too few texts to try anything."""
-        return self.text_config(*_FEW)
+        return self.text_config(*_FEW, _REPEATS)
 
-    def more(self, characters: bool, best: bool) -> list[TextConfig]:
-        """Those that are tried next, with or without character n-grams."""
-        more = _CHARACTERS if characters else _WORDS
+    def more(self, winner: TextConfig, best: bool) -> list[TextConfig]:
+        """Those that are tried next: with character n-grams if the winner of the first has them."""
+        more = _CHARACTERS if winner.subwords else _WORDS
         if best:
-            more += _MORE_CHARACTERS if characters else _MORE_WORDS
-        return [config for config in self._distinct(more) if config not in self.first()]
+            more += _MORE_CHARACTERS if winner.subwords else _MORE_WORDS
+        found = [config for config in self._distinct(more) if config not in self.first()]
+        if _is_auto(self.repeats):
+            found.insert(0, replace(winner, repeats=_OTHER_REPEATS))
+        return found
 
     def _distinct(self, settings: tuple[Settings, ...]) -> list[TextConfig]:
-        return list(dict.fromkeys(self.text_config(*each) for each in settings))
+        return list(dict.fromkeys(self.text_config(*each, _REPEATS) for each in settings))
 
 
 def _is_auto(value: Any) -> bool:
@@ -104,7 +112,9 @@ def name_of(text: TextConfig) -> str:
     lengths = _range(text.ngrams)
     words = f"words {lengths}"
     characters = f", characters {_range(text.subwords)}" if text.subwords else ""
-    return f"{words}{characters}, punctuation {'kept' if text.punctuation == 'keep' else 'dropped'}"
+    repeats = {_REPEATS: "", _OTHER_REPEATS: ", once"}.get(text.repeats, ", all")
+    punctuation = "" if text.punctuation == "keep" else ", no punctuation"
+    return f"{words}{characters}{punctuation}{repeats}"
 
 
 def _range(orders: tuple[int, int]) -> str:

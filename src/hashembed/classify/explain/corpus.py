@@ -13,6 +13,7 @@ vector only if they have it in all members.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -84,7 +85,7 @@ def important_ngrams(
         raise ValueError(
             f"this model has no importance weights to rank by: use {given('by', 'evidence')}"
         )
-    first = model.parts[0]
+    first, config = model.parts[0], replace(config, repeats="all")
     labels = plain_labels(classes, len(first.tables.bias))
     hitters, strings = HeavyHitters(memory, min_count, first.threads), _Strings()
     for piece in _pieces(texts):

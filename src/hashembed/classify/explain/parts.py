@@ -32,9 +32,9 @@ class ShallowPart:
 
     def vectors(self, keys: I64) -> F64:
         """The sums of k component vectors, weighted and added in float64."""
-        rows, buckets = self.model.spec(keys)
-        components = self.model.tables.E[buckets].astype(np.float64)  # (n, k, d)
+        components = self.model.components(keys)  # (n, k, d)
         if self.model.importance:
+            rows, _ = self.model.spec(keys)
             components *= self.model.importance_weights[rows][:, :, None]
         return np.asarray(components.sum(axis=1))
 

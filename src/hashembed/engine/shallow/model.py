@@ -5,11 +5,12 @@ from weakref import ref
 
 import numpy as np
 
-from hashembed.core.arrays import F32, I64
+from hashembed.core.arrays import F32, F64, I64
 from hashembed.core.draws import fill_normal
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.engine.coded import CodedTable, Stored
 from hashembed.engine.labels import Labels
+from hashembed.engine.packed import PackedTable
 from hashembed.engine.protocol import (
     CHUNK,
     State,
@@ -110,7 +111,7 @@ class ShallowModel:
         if unknown := tensors.keys() - arrays.keys():
             raise ValueError(f"tensors that are not known: {', '.join(sorted(unknown))}")
         for name, tensor in tensors.items():
-            if isinstance(tensor, CodedTable):
+            if isinstance(tensor, CodedTable | PackedTable):
                 tensor.fill(arrays[name])
             else:
                 np.copyto(arrays[name], tensor)
@@ -142,6 +143,15 @@ class ShallowModel:
         return memory._replace(
             E=memory.E[:, :d], W=memory.W[:, :d], W_square=memory.W_square[:, :d]
         )
+
+    @property
+    def table_spec(self) -> HashSpec:
+        """The hash that the kernels compute: `spec`, unless a model replaces keys beforehand."""
+        return self.spec
+
+    def components(self, keys: I64) -> F64:
+        """The k rows of E of each key, without their weights: (n, k, d)."""
+        return self.tables.E[self.spec(keys)[1]].astype(np.float64)
 
     @property
     def parts(self) -> tuple["ShallowModel"]:
@@ -234,11 +244,11 @@ class ShallowModel:
             documents=documents,
             batches=batches,
             scratch=make_scratch(self.memory, batch_size, tokens, shards, workers),
-            num_rows=self.spec.num_embeddings,
-            num_buckets=self.spec.num_buckets,
+            num_rows=self.table_spec.num_embeddings,
+            num_buckets=self.table_spec.num_buckets,
             dim=self.embedding_dim,
             importance=self.importance,
-            indexing=indexing_code(self.spec),
+            indexing=indexing_code(self.table_spec),
             multilabel=self.multilabel,
             margin=np.float32(MARGIN),
             epsilon=np.float32(EPSILON),
@@ -260,7 +270,7 @@ class ShallowModel:
     def _outputs(self, bags: Bags, W: F32, bias: F32) -> F32:
         """A linear layer of these weights on top of the document vectors."""
         self._check_ids(bags.keys)
-        tables, spec = self.memory, self.spec
+        tables, spec = self.memory, self.table_spec
         out = np.empty((len(bags), len(bias)), np.float32)
         run_workers(
             self._kernels.scores,
@@ -333,7 +343,7 @@ class ShallowModel:
 
     @property
     def _kernels(self) -> Kernels:
-        return kernels_for(self.spec, self.embedding_dim, self.importance)
+        return kernels_for(self.table_spec, self.embedding_dim, self.importance)
 
     def _documents(
         self,

@@ -100,7 +100,7 @@ class _Scorer:
         self.kernels = score_text.native, score_keys.native
         self.weights = [_weights(part) for part in parts]
         same = all(len(tables.bias) == self.classes for _, tables in self.known)
-        hashed = all(part.spec.indexing != "identity" for part in parts)
+        hashed = all(part.table_spec.indexing != "identity" for part in parts)
         self.can = None not in self.kernels and same and hashed
         self.ready: list[_ReadyCall] = []  # not in use: each thread takes one
 
