@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 
 from hashembed.engine.defaults import TrainConfig, default_batch, default_passes, default_rate
+from hashembed.engine.ensemble import Ensemble
 from hashembed.engine.history import Epoch, History
 from hashembed.engine.labels import Labels, document_weights, split
 from hashembed.engine.loop import Hooks, evaluate, fit
 from hashembed.engine.protocol import LossNotFiniteError
 from hashembed.engine.shallow.model import ShallowModel
-from hashembed.engine.training_state import TrainingState
+from hashembed.engine.training_state import (
+    TrainingState,
+    load_training_state,
+    save_training_state,
+)
 from hashembed.hashing.bags import Bags
 from hashembed.hashing.spec import HashSpec, id_keys
 
@@ -160,6 +165,32 @@ def test_resuming_gives_the_same_bits(stop_after):
     history = fit(resumed, *TRAIN, config, validation=VALID, resume=kept[-1])
     assert same(whole, resumed)
     assert [e.loss for e in history.epochs] == [e.loss for e in full_history.epochs]
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("stop_at", [0, 7, 20])
+def test_resuming_within_a_pass_gives_the_same_bits(monkeypatch, tmp_path, stop_at, members):
+    monkeypatch.setattr("hashembed.engine.shallow.model.CHUNK", 500)  # several calls a pass
+
+    def engine(seed=0):
+        made = [
+            ShallowModel(HashSpec(500, 60, seed=s), 16, CLASSES, seed=s + seed, threads=1)
+            for s in range(members)
+        ]
+        return made[0] if members == 1 else Ensemble(made)
+
+    config = TrainConfig(passes=2, batch_size=16, decay=True)
+    kept = []
+    whole = engine()
+    hooks = Hooks(state=kept.append, state_seconds=0)
+    complete = fit(whole, *TRAIN, config, validation=VALID, hooks=hooks)
+    assert len({state.steps for state in kept}) > 10
+    save_training_state(tmp_path / "state", kept[stop_at], "run")
+    resumed = engine(seed=9)  # its weights are replaced
+    found = load_training_state(tmp_path / "state", "run", resumed)
+    history = fit(resumed, *TRAIN, config, validation=VALID, resume=found)
+    assert same(whole, resumed)
+    assert [e.loss for e in history.epochs] == [e.loss for e in complete.epochs]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

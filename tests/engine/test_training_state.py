@@ -59,6 +59,9 @@ def refusal(path):
         ({"history": {"epochs": [], "stopped": 7}}, "stopped by 7"),
         ({"history": {"epochs": [{"number": "x"}], "stopped": None}}, "cannot be understood"),
         ({"run": 7}, "training state of another run"),
+        ({"steps": -1}, "steps"),
+        ({"loss": float("inf")}, "has no state"),
+        ({"loss": "x"}, "cannot be understood"),
     ],
 )
 def test_fields_that_do_not_fit(state_file, change, words):

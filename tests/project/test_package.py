@@ -13,7 +13,18 @@ import hashembed
 SOURCE = Path(hashembed.__file__).parent
 
 # Each room may import from the rooms before it.
-ROOMS = ["core", "hashing", "text", "readers", "engine", "nn", "classify", "web", "cli"]
+ROOMS = [
+    "core",
+    "hashing",
+    "text",
+    "readers",
+    "engine",
+    "nn",
+    "classify",
+    "distributed",
+    "web",
+    "cli",
+]
 
 
 def test_public_names():

@@ -40,6 +40,7 @@ HEAVY = {
     "pyarrow.fs",
     "pyarrow.json",
     "pyarrow.parquet",
+    "ray",
     "safetensors",
     "scipy",
     "sklearn",

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.core.arrays import F32, F64, I64, Bools
+from hashembed.core.exact_sum import ExactSum, merged
 from hashembed.core.plotting import new_figure
 from hashembed.engine.labels import Labels
 from hashembed.engine.outputs import make_probabilities
@@ -125,18 +126,44 @@ def _short(count: int) -> str:
     return str(count)
 
 
+@dataclass(frozen=True, eq=False)
+class Reliable:
+    """The counts of a `Reliability`; those of parts of the answers add up to those of all."""
+
+    counts: I64  # (15,), answers
+    right: I64  # (15,), answers that are right
+    sums: list[ExactSum]  # of 15 bins: of the confidences
+    multilabel: bool
+
+    @classmethod
+    def of(cls, confidence: npt.ArrayLike, right: Bools, multilabel: bool) -> "Reliable":
+        """Sort answers with these confidences into bins; both arrays have one shape."""
+        all_values, all_right = np.ravel(confidence), np.ravel(right)
+        edges = np.arange(1, BINS) / BINS
+        counts, hits = np.zeros((2, BINS), np.int64)
+        sums = [ExactSum() for _ in range(BINS)]
+        for start in range(0, len(all_values), BLOCK):
+            values = all_values[start : start + BLOCK].astype(np.float64)
+            place = np.searchsorted(edges, values)  # an edge belongs to the bin below it
+            counts += np.bincount(place, minlength=BINS)
+            hits += np.bincount(place[all_right[start : start + BLOCK]], minlength=BINS)
+            for i, total in enumerate(sums):
+                total.add(values[place == i])
+        return cls(counts, hits, sums, multilabel)
+
+    def __add__(self, other: "Reliable") -> "Reliable":
+        sums = merged(self.sums, other.sums)
+        return Reliable(self.counts + other.counts, self.right + other.right, sums, self.multilabel)
+
+    def reliability(self) -> Reliability:
+        """The mean confidence of each bin, and its counts."""
+        means = np.array([float(total) for total in self.sums]) / np.maximum(self.counts, 1)
+        return Reliability(self.counts, self.right, means, self.multilabel)
+
+
 def reliability(confidence: npt.ArrayLike, right: Bools, multilabel: bool) -> Reliability:
     """Sort answers with these confidences into bins; both arrays have one shape."""
-    all_values, all_right = np.ravel(confidence), np.ravel(right)
-    edges = np.arange(1, BINS) / BINS
-    counts, hits, sums = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64), np.zeros(BINS)
-    for start in range(0, len(all_values), BLOCK):
-        values = all_values[start : start + BLOCK].astype(np.float64)
-        place = np.searchsorted(edges, values)  # an edge belongs to the bin below it
-        counts += np.bincount(place, minlength=BINS)
-        sums += np.bincount(place, values, minlength=BINS)
-        hits += np.bincount(place[all_right[start : start + BLOCK]], minlength=BINS)
-    return Reliability(counts, hits, sums / np.maximum(counts, 1), multilabel)
+    return Reliable.of(confidence, right, multilabel).reliability()
 
 
 def best_temperature(logits: F32 | F64, labels: Labels, multilabel: bool) -> float:

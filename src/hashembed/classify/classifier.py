@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hashembed.classify.model_file import load_classifier, save_classifier
 from hashembed.classify.trained import TrainedClassifier
+from hashembed.core.locations import local_copy
 from hashembed.core.threads import uninterrupted
 from hashembed.text.config import Punctuation, Repeats
 from hashembed.text.pipeline import text_to_bags
@@ -20,6 +21,7 @@ from hashembed.text.pipeline import text_to_bags
 if TYPE_CHECKING:
     from hashembed.classify.choose.budget import Effort
     from hashembed.classify.choose.trial import Metric
+    from hashembed.engine.defaults import Shuffle
     from hashembed.engine.loop import Progress
 
 
@@ -158,8 +160,9 @@ class TextClassifier(TrainedClassifier):
                 row for each text and a column of zeros and ones for each label.
             sample_weight: a weight for each text. None (default) weights all texts alike.
             validation: (texts, labels) to validate on, instead of a part of the training data.
-            checkpoint: a file for the training state, written after every pass. If it exists,
-                training resumes from it. The result is bit-identical to an uninterrupted run.
+            checkpoint: a file for the training state, written after every pass and, in long
+                passes, every two minutes. If it exists, training resumes from it. The result is
+                bit-identical to an uninterrupted run. It may be a URI such as s3://bucket/state.
             callbacks: functions that are called with the `Progress` of training every few steps.
 
         Ctrl-C raises KeyboardInterrupt but leaves a usable model: that of the best validated pass,
@@ -182,6 +185,7 @@ class TextClassifier(TrainedClassifier):
         validation: tuple[Any, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callbacks: "Sequence[Callable[[Progress], object]]" = (),
+        shuffle: "Shuffle | None" = None,
     ) -> Self:
         """Train on batches of (texts, labels), for data whose text does not fit into memory.
 
@@ -197,14 +201,16 @@ class TextClassifier(TrainedClassifier):
             validation: as in `fit`.
             checkpoint: as in `fit`.
             callbacks: as in `fit`.
+            shuffle: "full" trains on all texts in random order. "blocks" reads blocks of 4,096
+                texts in random order and shuffles 128 of them at a time, so that keys on disk are
+                read in long pieces. None (default) is "full" up to 2^31 n-grams.
         """
-
         from hashembed.classify import training
         from hashembed.classify.targets import encode
         from hashembed.core.memory import return_freed
         from hashembed.text.key_store import KeyStore
 
-        options = training.FitOptions(validation, checkpoint, callbacks)
+        options = training.FitOptions(validation, checkpoint, callbacks, shuffle)
         if cache_dir is None:
             alone, batches = training.only_batch(batches)
             if alone:
@@ -212,7 +218,8 @@ class TextClassifier(TrainedClassifier):
                 training.fit_texts(self, alone, labels, None, options)
                 return self
         with KeyStore(cache_dir) if cache_dir is not None else nullcontext() as store:
-            bags, targets = training.read_batches(self, batches, store)
+            hashed = training.hash_batches(self, batches)
+            bags, targets = training.join_batches(hashed, store)
             return_freed()  # the text: tables take its place
             training.fit_bags(self, bags, targets, None, options, fast=True)
         return self
@@ -273,7 +280,8 @@ class TextClassifier(TrainedClassifier):
         """Write the model to one safetensors file.
 
         Args:
-            path: the model file. An existing file is replaced once the new one is complete.
+            path: the model file, or a URI such as s3://bucket/model.safetensors. An existing file
+                is replaced once the new one is complete.
             for_training: keep full precision and the state of the optimizer. Further training of
                 the loaded model (`partial_fit`) is then bit-identical to that of the original. By
                 default (False) the file is several times smaller, but the learning rate of each row
@@ -283,7 +291,8 @@ class TextClassifier(TrainedClassifier):
                 accurate (`experiments/README.md`).
         """
         self._fitted()
-        save_classifier(self, path, for_training, bits)
+        with local_copy(path, read=False) as file:
+            save_classifier(self, file, for_training, bits)
 
     def compress(
         self,
@@ -331,10 +340,11 @@ class TextClassifier(TrainedClassifier):
         """Load a model that `save` wrote.
 
         Args:
-            path: the model file.
+            path: the model file, or a URI such as s3://bucket/model.safetensors.
             threads: number of threads. None (default) uses all cores.
         """
-        return load_classifier(cls, path, threads)
+        with local_copy(path) as file:
+            return load_classifier(cls, file, threads)
 
     def save_pretrained(
         self,

@@ -1,20 +1,16 @@
 """Accuracy, confusion, and precision, recall and F1 of each class; how good probabilities are."""
 
-import math
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hashembed.classify.calibration import Reliability, reliability
+from hashembed.classify.calibration import Reliability
 from hashembed.core import tables
-from hashembed.core.arrays import F32, F64, I64, Bools
+from hashembed.core.arrays import F64, I64
 from hashembed.core.plotting import new_figure
 from hashembed.core.printable import printable
-from hashembed.engine.labels import Labels
-from hashembed.engine.outputs import fill_losses
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -23,8 +19,6 @@ if TYPE_CHECKING:
 LARGEST_PLOT = 40  # most classes whose names fit next to a confusion matrix
 WIDEST = 12  # most classes whose confusion matrix fits a terminal
 PAIRS = 10  # most frequent mistakes, shown instead
-COLUMNS = 16  # classes whose probabilities are copied at a time: one by one takes longer
-UNKNOWN = 1e-6  # what the probability of a label counts as that the model does not know
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +27,14 @@ class Evaluation:
 
     classes: list[Any]
     texts: int
-    right: int  # texts answered right, see `right_texts`
+    right: int  # texts answered right, see `right_texts` in `tally.py`
     truly: I64  # (C,), texts that have the class
     said: I64  # (C,), texts to which the model gave the class
     hits: I64  # (C,), texts with both
     confusion: I64 | None  # (C, C), truth by answer; None if a text may have several answers
     answered: int  # texts to which the model gave any class
     known: int  # classes that the model knows: the first of `classes`
-    log_loss: float  # mean of -log(probability of the truth), see `mean_log_loss`
+    log_loss: float  # mean of -log(probability of the truth), see `text_losses`
     average_precision: F64  # (C,), area below precision over recall; 0 for a class without texts
     reliability: Reliability  # answers by their confidence
     threshold: float | None = None  # as given to `evaluate`
@@ -245,115 +239,3 @@ class Evaluation:
     def plot_reliability(self, path: str | PathLike[str]) -> None:
         """Draw the share of right answers for each confidence: on the diagonal if calibrated."""
         self.reliability.plot(path)
-
-
-def right_texts(
-    truth: Labels, answers: npt.NDArray[np.bool_], size: int, multilabel: bool
-) -> npt.NDArray[np.bool_]:
-    """Which texts (n,) are answered right; `size` is the number of classes in the truth.
-
-    A multi-label answer must have exactly the right classes. With one class per text, the class
-    must be among the answers, of which there may be several or none.
-    """
-    given = _widened(answers, size)
-    if multilabel:
-        return np.asarray((truth.matrix(size) == given).all(axis=1))
-    return given[np.arange(len(given)), truth.labels]
-
-
-def evaluate_answers(
-    truth: Labels,
-    answers: npt.NDArray[np.bool_],
-    classes: list[Any],
-    multilabel: bool,
-    *,
-    logits: F32,
-    probabilities: F32,
-    threshold: float | None = None,
-    top: int | None = None,
-) -> Evaluation:
-    """Compare answers (texts, classes of the model) with the truth, which may have more classes.
-
-    logits, probabilities: of the same texts and classes; they do not depend on the limits below.
-    threshold, top: how the answers were chosen, for the record.
-    """
-    size = len(classes)
-    wanted, given = truth.matrix(size), _widened(answers, size)
-    confusion = None
-    if not multilabel and threshold is None and top in (None, 1):
-        cells = truth.labels * size + given.argmax(axis=1)
-        confusion = np.bincount(cells, minlength=size * size).reshape(size, size)
-    return Evaluation(
-        classes=classes,
-        texts=len(answers),
-        right=int(right_texts(truth, answers, size, multilabel).sum()),
-        truly=wanted.sum(axis=0),
-        said=given.sum(axis=0),
-        hits=(wanted & given).sum(axis=0),
-        confusion=confusion,
-        answered=int(given.any(axis=1).sum()),
-        known=answers.shape[1],
-        log_loss=mean_log_loss(truth, logits, multilabel),
-        average_precision=average_precision(wanted, probabilities),
-        reliability=_reliability(wanted, logits, probabilities, multilabel),
-        threshold=threshold,
-        top=top,
-    )
-
-
-def mean_log_loss(truth: Labels, logits: F32, multilabel: bool) -> float:
-    """The mean over texts of -log(probability of the truth), which may have more classes.
-
-    The probability of several labels is that of exactly these labels: of having them, and of not
-    having the others. A label that the model does not know counts as one in a million, as a class
-    does that a text without words cannot have.
-    """
-    if len(logits) == 0:
-        return 0.0
-    known = truth.labels < logits.shape[1]
-    rows = np.repeat(np.arange(len(truth)), np.diff(truth.offsets))
-    strange = np.bincount(rows[~known], minlength=len(truth))
-    counts = np.bincount(rows[known], minlength=len(truth))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    losses = np.empty(len(logits))
-    labels = np.ascontiguousarray(truth.labels[known])
-    fill_losses(np.ascontiguousarray(logits), labels, offsets, multilabel, losses)
-    if not multilabel:
-        losses[strange > 0] = 0.0
-    return float((losses - strange * math.log(UNKNOWN)).mean())
-
-
-def average_precision(wanted: Bools, probabilities: F32) -> F64:
-    """Of each class: the mean, over its texts, of the precision at their probabilities.
-
-    That is the area below the steps of precision over recall, as scikit-learn computes it. A class
-    that the model does not know has the probability 0 everywhere; a class without texts gets 0.
-    """
-    known = probabilities.shape[1]
-    out = wanted.mean(axis=0) if len(wanted) else np.zeros(wanted.shape[1])
-    for start in range(0, known, COLUMNS):
-        chosen = slice(start, min(start + COLUMNS, known))
-        columns = zip(probabilities[:, chosen].T.copy(), wanted[:, chosen].T.copy(), strict=True)
-        for c, (p, has) in enumerate(columns, start):
-            own, everything = np.sort(p[has]), np.sort(p)
-            found = len(own) - np.searchsorted(own, own)  # texts of the class at least as probable
-            said = len(p) - np.searchsorted(everything, own)
-            out[c] = (found / said).mean() if len(own) else 0.0
-    return out
-
-
-def _reliability(wanted: Bools, logits: F32, p: F32, multilabel: bool) -> Reliability:
-    """A multi-label model is judged by the labels that it knows."""
-    if multilabel:
-        return reliability(p, wanted[:, : p.shape[1]], True)
-    if len(p) == 0:
-        return reliability(np.empty(0), np.empty(0, np.bool_), False)
-    texts, likeliest = np.arange(len(p)), logits.argmax(axis=1)
-    return reliability(p[texts, likeliest], wanted[texts, likeliest], False)
-
-
-def _widened(answers: npt.NDArray[np.bool_], size: int) -> npt.NDArray[np.bool_]:
-    """Answers padded to `size` classes, which the model never gives."""
-    out = np.zeros((len(answers), size), np.bool_)
-    out[:, : answers.shape[1]] = answers
-    return out

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hashembed.classify.explain.result import Explanation
     from hashembed.classify.metrics import Evaluation
     from hashembed.classify.report import FitReport
+    from hashembed.classify.tally import Tally
     from hashembed.classify.targets import Form, Targets
 
 
@@ -196,7 +197,13 @@ class TrainedClassifier(Estimator):
             top: count at most this many answers for each text, as fastText's precision and recall
                 at k do.
         """
-        from hashembed.classify.metrics import evaluate_answers
+        return self.tally(texts, labels, threshold=threshold, top=top).evaluation()
+
+    def tally(
+        self, texts: Any, labels: Any, *, threshold: float | None = None, top: int | None = None
+    ) -> "Tally":
+        """Count what `evaluate` reports. The tallies of parts of a corpus can be added."""
+        from hashembed.classify.tally import tally_answers
 
         truth, answers, z, empty = self._judged(texts, labels, threshold, top)
         p = np.empty_like(z)
@@ -204,7 +211,7 @@ class TrainedClassifier(Estimator):
         for start in range(0, len(z), size):
             rows = slice(start, start + size)
             p[rows] = self._probabilities(z[rows], empty[rows])
-        return evaluate_answers(
+        return tally_answers(
             truth.labels,
             answers,
             truth.classes.tolist(),
@@ -217,7 +224,7 @@ class TrainedClassifier(Estimator):
 
     def score(self, texts: Any, labels: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the share of texts with the right label. Multi-label: with exactly its labels."""
-        from hashembed.classify.metrics import right_texts
+        from hashembed.classify.tally import right_texts
 
         truth, answers, *_ = self._judged(texts, labels, None, None)
         right = right_texts(truth.labels, answers, len(truth.classes), self._multilabel)

@@ -27,6 +27,7 @@ from hashembed.core.checks import one_of, whole_number
 from hashembed.core.memory import return_freed
 from hashembed.core.wording import given, named
 from hashembed.engine.defaults import (
+    Shuffle,
     TrainConfig,
     check_learning_rate,
     default_batch,
@@ -42,7 +43,7 @@ from hashembed.engine.labels import (
     split,
     weigh_classes,
 )
-from hashembed.engine.loop import Hooks, Progress, fit
+from hashembed.engine.loop import STATE_SECONDS, Hooks, Progress, fit
 from hashembed.engine.progress import Display, training_bar
 from hashembed.engine.training_state import (
     TrainingState,
@@ -67,9 +68,11 @@ STREAM_EMBEDDINGS = 1_000_000  # K for online learning, where the text is not kn
 class FitOptions:
     """The arguments that `fit` and `fit_batches` share; see `TextClassifier.fit`."""
 
-    validation: tuple[Any, Any] | None
-    checkpoint: str | os.PathLike[str] | None
-    callbacks: Sequence[Callable[[Progress], object]]
+    validation: tuple[Any, Any] | None = None  # texts, or their bags; and labels
+    checkpoint: str | os.PathLike[str] | None = None
+    callbacks: Sequence[Callable[[Progress], object]] = ()
+    shuffle: Shuffle | None = None
+    state_seconds: float = STATE_SECONDS  # between training states within a pass
 
 
 def text_config(clf: TrainedClassifier) -> TextConfig:
@@ -144,15 +147,22 @@ def only_batch(
     return [], all_batches()
 
 
-def read_batches(
-    clf: TrainedClassifier, batches: Iterable[tuple[Any, Any]], store: KeyStore | None
-) -> tuple[Bags, Targets]:
-    """Hash batches of (texts, labels), and join them in memory or in the store."""
+def hash_batches(
+    clf: TrainedClassifier, batches: Iterable[tuple[Any, Any]]
+) -> Iterator[tuple[Bags, Any]]:
+    """The bags of batches of (texts, labels), with the labels."""
     config = text_config(clf)
+    for texts, labels in batches:
+        yield text_to_bags(texts, config, clf.threads), labels
+
+
+def join_batches(
+    batches: Iterable[tuple[Bags, Any]], store: KeyStore | None
+) -> tuple[Bags, Targets]:
+    """Join batches of (bags, labels), in memory or in the store."""
     parts: list[Bags] = []
     labelled: list[Targets] = []
-    for texts, labels in batches:
-        bags = text_to_bags(texts, config, clf.threads)
+    for bags, labels in batches:
         labelled.append(encode(labels, labelled[-1].classes if labelled else None))
         check_counts(len(bags), labelled[-1])
         if store is None:
@@ -179,10 +189,41 @@ def fit_bags(
 
     search: how it was chosen. fast: small tables.
     """
+    run = prepare(clf, bags, targets, sample_weight, options, chosen, search, fast=fast)
+    with leaving_out(run) as left_out:
+        run_training(run)
+    calibrate_model(run, left_out)
+    if clf.verbose and (outcome := clf.history_.outcome()):
+        print(outcome, file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A new model, and all that its training needs."""
+
+    clf: TrainedClassifier
+    config: TrainConfig
+    train: Documents
+    held_out: Documents | None
+    options: FitOptions
+
+
+def prepare(
+    clf: TrainedClassifier,
+    bags: Bags,
+    targets: Targets,
+    sample_weight: npt.ArrayLike | None,
+    options: FitOptions,
+    chosen: Chosen | None = None,
+    search: Search | None = None,
+    *,
+    fast: bool,
+) -> Training:
+    """Make the model and divide the documents; the arguments are those of `fit_bags`."""
     check_arguments(clf, options)
     weights, targets = weigh(clf, len(bags), targets, sample_weight)
     distinct = count_distinct(bags.keys, clf.threads)
-    config = _train_config(clf, bags, len(targets.classes), distinct, chosen)
+    config = _train_config(clf, bags, len(targets.classes), distinct, chosen, options.shuffle)
     if search is not None:
         search = replace(search, chosen=_as_trained(clf, search.chosen, config))
         if clf.verbose:
@@ -205,20 +246,42 @@ def fit_bags(
     if options.validation is None and clf.validation_fraction:
         kept, held = split(len(bags), clf.validation_fraction, clf.seed)
         train, held_out = train.take(kept), train.take(held)
+    clf.history_ = History()
+    return Training(clf, config, train, held_out, options)
+
+
+def leaving_out(run: Training) -> AbstractContextManager[list[I64]]:
+    """While this lasts, members leave out the rows on which the model is calibrated later."""
+    if run.clf.class_weight is not None or run.held_out is not None:
+        return nullcontext([])
+    return leaving_rows_out(run.clf.model_, len(run.train.bags), run.clf.seed)
+
+
+def calibrate_model(run: Training, left_out: list[I64]) -> None:
+    """Calibrate the trained model. Class weights change probabilities on purpose."""
+    clf = run.clf
+    if clf.class_weight is None:
+        clf.calibration_ = calibrate(clf.model_, run.train, left_out, run.held_out, clf.metric)
+
+
+def run_training(run: Training) -> None:
+    """Train the model of a classifier, from its training state if there is one."""
+    clf, config, train, held_out, options = (
+        run.clf,
+        run.config,
+        run.train,
+        run.held_out,
+        run.options,
+    )
     save = resume = None
     if (path := options.checkpoint) is not None:
-        run = _fingerprint(clf, config, train, held_out)
-        resume = load_training_state(path, run, clf.model_)
+        mark = _fingerprint(clf, config, train, held_out)
+        resume = load_training_state(path, mark, clf.model_)
 
         def save(state: TrainingState) -> None:
-            save_training_state(path, state, run)
+            save_training_state(path, state, mark)
 
-    clf.history_ = History()
-    leaving: AbstractContextManager[list[I64]] = nullcontext([])
-    calibrated = clf.class_weight is None  # such weights change probabilities on purpose
-    if calibrated and held_out is None:
-        leaving = leaving_rows_out(clf.model_, len(train.bags), clf.seed)
-    with leaving as left_out, _progress(clf, config.passes, len(train.bags)) as bar:
+    with _progress(clf, config.passes, len(train.bags)) as bar:
         fit(
             clf.model_,
             train.bags,
@@ -226,14 +289,12 @@ def fit_bags(
             config,
             weights=train.weights,
             validation=None if held_out is None else (held_out.bags, held_out.labels),
-            hooks=Hooks([*options.callbacks, bar.update], bar.finish_pass, save),
+            hooks=Hooks(
+                [*options.callbacks, bar.update], bar.finish_pass, save, options.state_seconds
+            ),
             resume=resume,
             history=clf.history_,
         )
-    if calibrated:
-        clf.calibration_ = calibrate(clf.model_, train, left_out, held_out, clf.metric)
-    if clf.verbose and (outcome := clf.history_.outcome()):
-        print(outcome, file=sys.stderr)
 
 
 def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | None) -> None:
@@ -337,7 +398,12 @@ def _check_validation(clf: TrainedClassifier, has_data: bool) -> None:
 
 
 def _train_config(
-    clf: TrainedClassifier, bags: Bags, classes: int, distinct: int, chosen: Chosen | None
+    clf: TrainedClassifier,
+    bags: Bags,
+    classes: int,
+    distinct: int,
+    chosen: Chosen | None,
+    shuffle: Shuffle | None,
 ) -> TrainConfig:
     passes, rate = clf.passes, clf.learning_rate
     if chosen is not None:
@@ -353,6 +419,7 @@ def _train_config(
         batch_size=clf.batch_size or default_batch(bags),
         patience=clf.patience,
         seed=clf.seed,
+        shuffle=shuffle,
     )
 
 
@@ -367,7 +434,7 @@ def _held_out(
     clf: TrainedClassifier, targets: Targets, text: TextConfig, texts: Any, labels: Any
 ) -> Documents:
     """The validation data that `fit` was given."""
-    bags = text_to_bags(texts, text, clf.threads)
+    bags = texts if isinstance(texts, Bags) else text_to_bags(texts, text, clf.threads)
     return Documents(bags, _validation_labels(targets, labels, len(bags)))
 
 

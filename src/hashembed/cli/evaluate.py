@@ -7,6 +7,7 @@ import click
 
 from hashembed.cli.answering import threshold_option, top_option
 from hashembed.cli.inputs import as_type, check_input
+from hashembed.cli.on_cluster import check_on, evaluate_there, on_option
 from hashembed.cli.options import (
     Subcommand,
     data_options,
@@ -44,6 +45,7 @@ Examples:
     help="Draw the accuracy for each confidence into this file (.png, .svg, .pdf).",
 )
 @force_option
+@on_option
 @threads_option
 @json_option
 @quiet_option
@@ -55,6 +57,7 @@ def test_command(
     plot: str | None,
     plot_reliability: str | None,
     force: bool,
+    on: str | None,
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -78,15 +81,24 @@ def test_command(
     from hashembed.classify.classifier import TextClassifier
     from hashembed.readers import read
 
+    check_on(click.get_current_context(), on)
     classifier = TextClassifier.load(model, threads=threads)
-    rows = read(list(data), **reading(options))
-    say(rows.report, quiet)
-    labels = as_type(rows.labels, classifier.classes_)
-    result = classifier.evaluate(rows.texts, labels, threshold=threshold, top=top)
+    if on is not None:
+        limits = {"threshold": threshold, "top": top}
+        found = evaluate_there(on, classifier, list(data), reading(options), limits, quiet)
+        result, about = found[0].evaluation(), {"skipped": found[1].rows}
+        if found[1].rows:
+            say(found[1], quiet)
+    else:
+        rows = read(list(data), **reading(options))
+        say(rows.report, quiet)
+        labels = as_type(rows.labels, classifier.classes_)
+        result = classifier.evaluate(rows.texts, labels, threshold=threshold, top=top)
+        about = rows.report.to_dict()
     draw(result, plot, quiet)
     draw_with(result.plot_reliability, "--plot-reliability", plot_reliability, quiet)
     if as_json:
-        click.echo(json.dumps({"data": rows.report.to_dict(), **result.to_dict()}, indent=2))
+        click.echo(json.dumps({"data": about, **result.to_dict()}, indent=2))
         return
     from rich.console import Console
 

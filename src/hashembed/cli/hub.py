@@ -1,4 +1,4 @@
-"""Models by their name on the hub, for every command that takes a model file."""
+"""Models by their name on the hub, or by a URI, for every command that takes a model file."""
 
 import os
 import sys
@@ -20,6 +20,20 @@ def as_given(path: str) -> str:
 def name_of_model(path: str) -> str:
     """How to call a model in a table: hub:owner/name, or the name of its file."""
     return path.asked if isinstance(path, HubFile) else os.path.basename(path)
+
+
+def fetched(uri: str) -> HubFile:
+    """The model file of a URI, copied to this machine until the command ends."""
+    import atexit
+    from contextlib import ExitStack
+
+    from hashembed.core.locations import local_copy
+
+    stack = ExitStack()
+    path = HubFile(stack.enter_context(local_copy(uri)))
+    path.asked = uri
+    atexit.register(stack.close)
+    return path
 
 
 def downloaded(name: str, quiet: bool) -> HubFile:

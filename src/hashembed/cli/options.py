@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from hashembed.core.locations import is_uri
 from hashembed.core.wording import command_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -18,15 +19,17 @@ HUB = "hub:"  # what the name of a model on the hub begins with
 
 
 class ModelFile(click.Path):
-    """A model file. hub:owner/name, or hub:owner/name@revision, is downloaded first."""
+    """A model file. hub:owner/name, hub:owner/name@revision, or a URI, is downloaded first."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of the file on this machine."""
         completing = ctx is not None and ctx.resilient_parsing
-        if not str(value).startswith(HUB) or completing:
+        if completing or not (str(value).startswith(HUB) or is_uri(value)):
             return super().convert(value, param, ctx)
-        from hashembed.cli.hub import downloaded
+        from hashembed.cli.hub import downloaded, fetched
 
+        if is_uri(value):
+            return fetched(value)
         quiet = ctx is not None and bool(ctx.params.get("quiet"))
         return downloaded(str(value).removeprefix(HUB), quiet)
 

@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 
 import click
 
+from hashembed.core.locations import is_uri
+
 Kind = Literal["model", "snapshot", "picture", "page", "table", "card"]
 
 force_option = click.option("--force", is_flag=True, help="Replace existing files of any kind.")
@@ -42,7 +44,7 @@ def check_outputs(
 ) -> None:
     """Refuse outputs that would destroy a file or cannot be written, before any work is done."""
     read = [path for given in inputs if given is not None for path in _expanded(given)]
-    given = [output for output in outputs if output.path is not None]
+    given = [output for output in outputs if output.path is not None and not is_uri(output.path)]
     for number, output in enumerate(given):
         for path in read:
             _check_input(output, path)

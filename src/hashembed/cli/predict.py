@@ -14,6 +14,7 @@ from hashembed.cli.answering import (
     top_option,
 )
 from hashembed.cli.inputs import Batches, check_input
+from hashembed.cli.on_cluster import check_on, on_option, predict_there
 from hashembed.cli.options import (
     Subcommand,
     data_options,
@@ -34,6 +35,7 @@ from hashembed.cli.writers import (
     whole_file,
     writer_for,
 )
+from hashembed.core.locations import is_uri
 from hashembed.core.printable import printable
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ Examples:
   hashembed predict model.safetensors reviews.txt --top 3
   hashembed predict model.safetensors reviews.csv --text body --json
   hashembed predict model.safetensors reviews.csv -o answers.csv --keep id,title -p
-  hashembed predict hub:owner/name reviews.txt"""
+  hashembed predict hub:owner/name reviews.txt
+  hashembed predict model.safetensors s3://bucket/texts/ --on auto -o s3://bucket/answers"""
 
 Answer = list[tuple[Any, float]]  # labels with probabilities, the likeliest first
 
@@ -73,6 +76,7 @@ Answer = list[tuple[Any, float]]  # labels with probabilities, the likeliest fir
 @threshold_option
 @click.option("--probabilities", "-p", is_flag=True, help="Also print the probabilities.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@on_option
 @threads_option
 @quiet_option
 def predict_command(
@@ -85,6 +89,7 @@ def predict_command(
     threshold: float | None,
     probabilities: bool,
     as_json: bool,
+    on: str | None,
     threads: int | None,
     quiet: bool,
     **options: Any,
@@ -100,6 +105,11 @@ def predict_command(
     if as_json and output is not None:
         raise click.UsageError("--json prints to standard output. Use --output FILE.jsonl instead.")
     sources = list(data) or ["-"]
+    if on is not None:
+        check_on(click.get_current_context(), on)
+        asked_of = {"keep": keep, "top": top, "threshold": threshold}
+        _predict_there(on, model, sources, reading(options), asked_of, output, probabilities, quiet)
+        return
     format = None if output is None else format_of(output)
     check_outputs([model, *data], [Output("--output", output, "table")], force)
     check_input(sources)
@@ -128,6 +138,34 @@ def predict_command(
         say(f"{_rows(asking.blank)} could not be read and got an empty answer.", quiet)
     if output is not None:
         say(f"Wrote {output}, {_rows(0 if report is None else report.rows)}.", quiet)
+
+
+def _predict_there(
+    on: str,
+    model: str,
+    data: list[str],
+    source: dict[str, Any],
+    asked: dict[str, Any],
+    output: str | None,
+    probabilities: bool,
+    quiet: bool,
+) -> None:
+    """With --on: all nodes write Parquet files into a folder."""
+    import os
+
+    from hashembed.classify.classifier import TextClassifier
+
+    if output is None or (not is_uri(output) and os.path.exists(output)):
+        found = "none" if output is None else f"{output}, which exists"
+        raise click.UsageError(
+            f"With --on, the answers are Parquet files: give a new folder or a URI as --output, "
+            f"found {found}."
+        )
+    keep = asked["keep"]
+    options = {**asked, "keep": True if keep is None else keep, "probabilities": probabilities}
+    classifier = TextClassifier.load(model)
+    predict_there(on, classifier, data, source, options, output, quiet)
+    say(f"Wrote {output}.", quiet)
 
 
 class _Asked:

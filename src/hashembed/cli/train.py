@@ -1,7 +1,6 @@
 """`hashembed train`."""
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ import click
 
 from hashembed.cli.aliases import WithAliases
 from hashembed.cli.inputs import Batches
+from hashembed.cli.on_cluster import check_on, on_option, train_there
 from hashembed.cli.options import (
     COUNT_UNITS,
     data_options,
@@ -28,6 +28,7 @@ from hashembed.cli.options import (
 from hashembed.cli.outputs import Output, check_outputs, force_option
 from hashembed.cli.stream import train_on_stream
 from hashembed.cli.train_options import TrainOptions
+from hashembed.core.locations import size_of
 
 if TYPE_CHECKING:
     from hashembed.classify.classifier import TextClassifier
@@ -41,6 +42,7 @@ Examples:
   hashembed train train.csv --validation-fraction 0.1 --patience 3 -o model.safetensors
   hashembed train --stream monday.csv -o model.safetensors
   hashembed train --stream tuesday.csv -o model.safetensors --continue
+  hashembed train s3://bucket/corpus/ --on auto --storage s3://bucket/run -o s3://bucket/model
 fastText's options (-lr, -epoch, -dim, -wordNgrams, -minn, -maxn) work too."""
 
 _count = quantity(COUNT_UNITS, "1M or 500k")
@@ -216,6 +218,12 @@ def _class_weight(
 @click.option(
     "--cache-dir", type=click.Path(), help="Keep keys in this folder, for data larger than memory."
 )
+@on_option
+@click.option(
+    "--storage",
+    metavar="FOLDER",
+    help="With --on: a folder or URI that all nodes can reach, for keys and the training state.",
+)
 @click.option(
     "--stream", is_flag=True, help="Learn online: one pass, in order, in constant memory."
 )
@@ -250,6 +258,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
     """
     start, ctx = time.perf_counter(), click.get_current_context()
     run = TrainOptions.parse(ctx, data, **options)
+    check_on(ctx, run.on, run.storage)
     check_outputs(
         [*data, run.validation],
         [
@@ -265,13 +274,18 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
         from hashembed.classify.engine_plan import choose_device
         from hashembed.core.threads import uninterrupted
 
-    device = choose_device(run.device)  # before reading the data, which may take long
+    # Before reading the data, which may take long. A cluster may have a GPU where this one has not.
+    device = run.device if run.on is not None else choose_device(run.device)
     classifier = TextClassifier(**run.arguments, device=device, verbose=not run.quiet)
     if run.stream:
         train_on_stream(ctx, classifier, run)
         return
+    report: Report | None = None
     try:
-        report = _fit(classifier, run)
+        if run.on is not None:
+            classifier = train_there(classifier, run)
+        else:
+            report = _fit(classifier, run)
     except KeyboardInterrupt:
         uninterrupted(lambda: _save_interrupted(classifier, run))  # even by a second Ctrl-C
         raise
@@ -335,7 +349,7 @@ def _save_interrupted(classifier: "TextClassifier", run: TrainOptions) -> None:
 def _tell(
     classifier: "TextClassifier", report: "Report | None", run: TrainOptions, seconds: float
 ) -> None:
-    size = os.stat(run.output).st_size
+    size = size_of(run.output)
     say(f"Wrote {run.output} ({size / 1e6:.1f} MB) after {seconds:.1f} s.", run.quiet)
     if classifier.search_ is not None:
         say(f"The same without a search: {classifier.search_.chosen.command()}", run.quiet)

@@ -65,6 +65,8 @@ class TrainOptions:
     plot_search: str | None
     checkpoint: str | None
     cache_dir: str | None
+    on: str | None
+    storage: str | None
     bits: str
     stream: bool
     resume: bool
@@ -110,7 +112,7 @@ def _check_combinations(ctx: click.Context, options: TrainOptions) -> None:
             if name in given:
                 raise click.UsageError(f"{names[name]} needs --stream.")
     for name in ("effort", "metric", "time_limit"):
-        if name in given and options.cache_dir is not None:
+        if name in given and options.cache_dir is not None and options.on is None:
             raise click.UsageError(
                 f"{names[name]} cannot be used with --cache-dir: the texts are read once, so "
                 "nothing can be tried."

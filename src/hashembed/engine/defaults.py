@@ -1,7 +1,7 @@
 """How to train: the settings, and the default learning rate, batch size and number of passes."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,6 +16,10 @@ LEAST_RATE, MOST_RATE = 0.005, 0.5
 BATCH_NGRAMS, BATCH_RANGE = 1 << 17, (256, 1024)  # see `default_batch`
 STEPS, LEAST_BATCH = 40, 8  # the fewest steps in a pass, unless batches get too small
 OFTEN, MOST_PASSES = 4, 10  # see `default_passes`
+FULL_SHUFFLE = 1 << 31  # n-grams, 16 GiB of keys, up to which all documents are shuffled together
+BLOCK_ROWS, BLOCKS = 4096, 128  # of the block shuffle, see `engine/order.py`
+
+Shuffle = Literal["full", "blocks"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class TrainConfig:
     patience: stop after this many passes without a better validation, and restore the best.
     seed: of the order of the documents and of snippets.
     monitor: "loss" or "accuracy", what decides which validation is better.
+    shuffle: "full" puts all documents of a pass into random order. "blocks" reads blocks of
+        consecutive documents in random order, and shuffles the documents of many blocks: for keys
+        on disk that do not fit into memory. None is "full" up to 2^31 n-grams.
     """
 
     passes: int = 1
@@ -41,6 +48,7 @@ class TrainConfig:
     patience: int | None = None
     seed: int = 0
     monitor: Monitor = "loss"
+    shuffle: Shuffle | None = None
 
     def __post_init__(self) -> None:
         whole_number("passes", self.passes, 1, 1_000_000)
@@ -53,6 +61,8 @@ class TrainConfig:
             whole_number("snippets[0]", shortest, 1, 2**31 - 1)
             whole_number("snippets[1]", longest, shortest, 2**31 - 1)
         one_of("monitor", self.monitor, ("loss", "accuracy"))
+        if self.shuffle is not None:
+            one_of("shuffle", self.shuffle, get_args(Shuffle))
         check_learning_rate(self.learning_rate)
 
     @classmethod

@@ -54,6 +54,8 @@ class Ensemble:
 
     text_scorer: object = None  # of `engine/shallow/texts.py`
     left_out: Sequence[I64] = ()  # rows that a member does not train on, for each of them
+    first = 1  # the number of the first member, on which its order of documents depends
+    of: int  # the number of members of the whole ensemble, of which this may be a part
 
     def __init__(self, members: Sequence[Engine], votes: Votes = "logits") -> None:
         if not members:
@@ -61,7 +63,7 @@ class Ensemble:
         _check_same("multilabel", {member.multilabel for member in members})
         _check_same("learning_rate", {member.learning_rate for member in members})
         one_of("votes", votes, VOTES)
-        self.members, self.votes = list(members), votes
+        self.members, self.votes, self.of = list(members), votes, len(members)
         self.multilabel, self.learning_rate = members[0].multilabel, members[0].learning_rate
 
     def __getstate__(self) -> dict[str, Any]:
@@ -75,6 +77,13 @@ class Ensemble:
         """The ensemble that `tensors` came from; `make(i, tensors)` makes its member i."""
         count = len({name.partition(".")[0] for name in tensors})
         return cls(map_in_two(lambda i: make(i, _part(tensors, i)), range(count)), votes)
+
+    def only(self, i: int) -> "Ensemble":
+        """An ensemble of member i alone, which trains it as this one would."""
+        alone = Ensemble([self.members[i]], self.votes)
+        alone.first, alone.of = self.first + i, self.of
+        alone.left_out = self.left_out[i : i + 1]
+        return alone
 
     @property
     def parts(self) -> list[ShallowModel]:
@@ -137,10 +146,10 @@ class Ensemble:
             return np.asarray(losses.mean(axis=0, dtype=np.float64), np.float32)
         total = np.zeros(len(order), np.float64)
         trained = len(self.members) * len(order)
-        for number, member in enumerate(self.members, 1):
-            own = weights
+        for i, member in enumerate(self.members):
+            own, number = weights, self.first + i
             if self.left_out:
-                rows = self.left_out[number - 1]
+                rows = self.left_out[i]
                 own = np.ones(len(bags), np.float32) if weights is None else weights.copy()
                 own[rows] = 0
                 trained -= int(np.count_nonzero(is_among(order, rows)))
@@ -155,7 +164,7 @@ class Ensemble:
                     snippets=snippets,
                 )
             except LossNotFiniteError as error:
-                message = f"member {number} of {len(self.members)}: {error}"
+                message = f"member {number} of {self.of}: {error}"
                 raise LossNotFiniteError(message) from None
         return (total * (len(order) / max(trained, 1))).astype(np.float32)
 

@@ -15,10 +15,13 @@ from hashembed.core.arrays import F32, F64, I64
 from hashembed.engine.defaults import TrainConfig, default_batch, default_rate
 from hashembed.engine.history import Epoch, History
 from hashembed.engine.labels import Labels
+from hashembed.engine.order import pass_order
 from hashembed.engine.outputs import fill_losses
 from hashembed.engine.protocol import Engine, Kept, LossNotFiniteError, loss_not_finite
 from hashembed.engine.training_state import TrainingState
 from hashembed.hashing.bags import Bags
+
+STATE_SECONDS = 120.0  # between training states within a pass
 
 
 @dataclass
@@ -41,11 +44,13 @@ class Hooks:
     progress: each is called after every chunk of batches.
     epoch: is called after each pass, with its figures.
     state: is called after each pass, with all that resuming from there needs.
+    state_seconds: it is also called within a pass, once this much time has gone by.
     """
 
     progress: Sequence[Callable[[Progress], object]] = ()
     epoch: Callable[[Epoch], object] = lambda epoch: None
     state: Callable[[TrainingState], object] | None = None
+    state_seconds: float = STATE_SECONDS
 
 
 def fit(
@@ -115,6 +120,7 @@ class _Run:
     hooks: Hooks
     state: TrainingState
     kept: Kept | None = field(default=None, init=False)  # `Engine.keep` of the best pass
+    saved: float = field(default_factory=time.monotonic, init=False)  # when the state was
 
     @property
     def history(self) -> History:
@@ -138,10 +144,18 @@ class _Run:
         if validation is not None:
             self._remember_if_best(epoch)
         self.hooks.epoch(epoch)
-        if self.hooks.state is not None:
-            self.state.state = engine.state()
-            copied = replace(history, epochs=list(history.epochs))
-            self.hooks.state(replace(self.state, history=copied))
+        self._save_state()
+
+    def _save_state(self, steps: int = 0, loss: float = 0.0) -> None:
+        """Give the state to its hook. steps, loss: of a pass that is not over."""
+        state = self.state
+        state.steps, state.loss = steps, loss
+        if self.hooks.state is None:
+            return
+        state.state = self.engine.state()
+        copied = replace(self.history, epochs=list(self.history.epochs))
+        self.hooks.state(replace(state, history=copied))
+        self.saved = time.monotonic()
 
     def _remember_if_best(self, epoch: Epoch) -> None:
         """Keep the weights of the best pass; stop if none was better for too long."""
@@ -185,8 +199,8 @@ class _Run:
         rates = self._rate_after(number + np.arange(steps) / max(steps, 1)).astype(np.float32)
         ngrams = len(bags.keys) / max(n, 1)
         stride = max(1, int(engine.chunk / max(ngrams * size, 1)))
-        total = 0.0
-        for first in range(0, steps, stride):
+        total, begin = self.state.loss, self.state.steps  # 0 unless resumed within the pass
+        for first in range(begin, steps, stride):
             last = min(first + stride, steps)
             chosen = order[first * size : last * size]
             start = time.perf_counter()
@@ -212,6 +226,9 @@ class _Run:
             )
             for hook in self.hooks.progress:
                 hook(progress)
+            late = time.monotonic() - self.saved >= self.hooks.state_seconds
+            if self.hooks.state is not None and late and last < steps:
+                self._save_state(last, total)
         return total / max(n, 1)
 
     def check_last_batch(self) -> None:
@@ -223,8 +240,7 @@ class _Run:
 
     def _order(self, number: int) -> I64:
         """The documents of a pass; depends only on seed and pass, so a resumed run has the same."""
-        rng = np.random.default_rng([self.config.seed & (2**63 - 1), number])
-        return rng.permutation(len(self.bags))
+        return pass_order(self.bags, self.config.seed, number, self.config.shuffle)
 
     def _rate_after(self, passes: float | F64) -> F64:
         """The learning rate after this many passes, fractions included."""

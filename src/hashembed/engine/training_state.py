@@ -4,12 +4,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from math import isnan
+from math import isfinite, isnan
 from typing import Any
 
 import numpy.typing as npt
 
 from hashembed.core.checks import whole_number
+from hashembed.core.locations import exists, local_copy
 from hashembed.engine.history import History
 from hashembed.engine.protocol import Engine, State
 from hashembed.engine.tensor_file import (
@@ -32,6 +33,8 @@ class TrainingState:
     best: float = float("inf")  # the lowest validation loss or error rate
     best_pass: int = -1
     best_state: State = field(default_factory=dict)
+    steps: int = 0  # done of the pass that is not over
+    loss: float = 0.0  # of these steps: the sum over their documents
 
 
 def fingerprint(settings: Any, arrays: Iterable[npt.NDArray[Any]]) -> str:
@@ -51,17 +54,21 @@ def save_training_state(path: str | os.PathLike[str], state: TrainingState, run:
         "history": asdict(state.history),
         "best": None if state.best == float("inf") else state.best,
         "best_pass": state.best_pass,
+        "steps": state.steps,
+        "loss": state.loss,
     }
-    save_tensors(path, KIND, tensors, meta)
+    with local_copy(path, read=False) as file:
+        save_tensors(file, KIND, tensors, meta)
 
 
 def load_training_state(
     path: str | os.PathLike[str], run: str, engine: Engine
 ) -> TrainingState | None:
     """The training state of this run, for this engine; None if there is no file."""
-    if not os.path.exists(path):
+    if not exists(os.fspath(path)):
         return None
-    tensors, meta = load_tensors(path, KIND)
+    with local_copy(path) as file:
+        tensors, meta = load_tensors(file, KIND)
     with understanding(path):
         if meta["run"] != run:
             raise ModelFileError(
@@ -82,6 +89,8 @@ def _assemble(tensors: Arrays, meta: Any) -> TrainingState:
     history = History.from_dict(meta["history"])
     best = float("inf") if meta["best"] is None else float(meta["best"])
     best_pass = whole_number("best_pass", meta["best_pass"], -1, len(history.epochs) - 1)
-    if not parts["now"] or isnan(best) or (best_pass >= 0) != bool(parts["best"]):
+    steps = whole_number("steps", meta["steps"], 0, 2**62)
+    loss = float(meta["loss"])
+    if not parts["now"] or isnan(best) or not isfinite(loss) or (best_pass >= 0) != bool(parts["best"]):
         raise ModelFileError("has no state of its last pass, or none of its best")
-    return TrainingState(history, parts["now"], best, best_pass, parts["best"])
+    return TrainingState(history, parts["now"], best, best_pass, parts["best"], steps, loss)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hashembed.core.arrow_columns import mask_column
+from hashembed.core.locations import is_uri, open_location
 from hashembed.core.wording import given
 from hashembed.readers import streams
 from hashembed.readers.blocks import Feeder
@@ -41,10 +42,11 @@ class Piece:
 
 
 class Reading:
-    """One pass over sources."""
+    """One pass over sources. `may_be_empty`: other sources, read elsewhere, may have the rows."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: Options, may_be_empty: bool = False):
         self.options, self.report = options, Report()
+        self.may_be_empty = may_be_empty
         self._before: dict[str | None, Parser] = {}  # the first parser of each format
         self._watch = _label_watch() if options.labelled else None
 
@@ -58,7 +60,7 @@ class Reading:
                 yield from self._file(source)
         if self._watch is not None and not self._watch.full:
             self._warn(self._watch.warnings())
-        if self.options.labelled and not self.report.rows:
+        if self.options.labelled and not self.report.rows and not self.may_be_empty:
             raise DataError(f"found no rows with a label: {self.report}")
 
     def _folder(self, source: Source) -> Iterator[Piece]:
@@ -105,6 +107,8 @@ class Reading:
                 content = pa.py_buffer(b"".join(iter(stream.read, b"")))
             except StreamError as error:
                 raise DataError(f"{source.name}: {error}") from None
+        elif is_uri(source.path):
+            content = open_location(source.path)
         parquet = Parquet(content, self.options, source.name)
         self._describe(parquet.format, parquet.label, parquet.text)
         for rows in parquet.rows():

@@ -1,12 +1,15 @@
-"""From paths, globs, folders and "-" to the files to read."""
+"""From paths, globs, folders, URIs and "-" to the files to read."""
 
+import fnmatch
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hashembed.core.locations import file_system, is_folder, is_uri, list_files
 from hashembed.readers.report import DataError, number
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ def _expand(path: str, labelled: bool) -> list[Source]:
         raise DataError(f"found {path!r}, expected the path of a file or folder")
     if path == STDIN:
         return [Source(STDIN)]
+    if is_uri(path):
+        return _expand_uri(path)
     if os.path.isdir(path):
         return [_folder(path, labelled)]
     if os.path.exists(path):
@@ -61,6 +66,36 @@ def _expand(path: str, labelled: bool) -> list[Source]:
                 raise DataError(f"{each}: {reason}")
         return [s for each in found for s in _expand(each, labelled)]
     raise DataError(f"{path}: no such file{_hint(path)}")
+
+
+def _expand_uri(uri: str) -> list[Source]:
+    """The files of a URI; a folder stands for all files below it."""
+    try:
+        if not glob.has_magic(uri):
+            if not is_folder(uri):
+                return [Source(uri)]
+            found, lacking = list_files(uri), "this folder has no files"
+        else:
+            file_system(uri)  # refuses a scheme that is unknown before its pattern is cut
+            before = uri[: re.search(r"[*?[]", uri).start()]  # type: ignore[union-attr]
+            inside = list_files(before[: before.rindex("/") + 1])
+            found = [each for each in inside if _matches(each.split("/"), uri.split("/"))]
+            lacking = "no file matches this pattern"
+    except OSError as error:
+        raise DataError(f"{uri}: {error.strerror}") from None
+    if not found:
+        raise DataError(f"{uri}: {lacking}")
+    return [Source(each) for each in found]
+
+
+def _matches(names: list[str], pattern: list[str]) -> bool:
+    """Whether the parts of a path match those of a glob; ** stands for any number of folders."""
+    if not pattern or not names:
+        return not pattern and not names
+    if pattern[0] == "**" and _matches(names, pattern[1:]):
+        return True
+    rest = pattern if pattern[0] == "**" else pattern[1:]
+    return fnmatch.fnmatchcase(names[0], pattern[0]) and _matches(names[1:], rest)
 
 
 def _hint(path: str) -> str:

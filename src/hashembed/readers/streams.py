@@ -12,6 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from hashembed.core.background import one_ahead
+from hashembed.core.locations import is_uri, open_location
 from hashembed.readers.encodings import Block, Decoder, StreamError, repair
 from hashembed.readers.formats.slices import behind_lines, count_lines
 from hashembed.readers.report import DataError
@@ -49,7 +50,7 @@ class Input:
     def __init__(self, path: str, name: str):
         self.name = name
         try:
-            self._file: Any = _standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
+            self._file: Any = _standard_input() if path == STDIN else open_source(path)
             self._owned = path != STDIN
             self.live = _is_live(self._file)
             self.head, self.compression, self._stream = _decompressed(self._file)
@@ -99,6 +100,13 @@ class _Zstd(io.RawIOBase):
 
     def read1(self, size: int) -> bytes:
         return self.stream.read(min(size, _ZSTD))  # type: ignore[no-any-return]
+
+
+def open_source(path: str) -> Any:
+    """A file of this machine, or of another place."""
+    if not is_uri(path):
+        return open(path, "rb")
+    return io.BufferedReader(open_location(path), BLOCK)
 
 
 def _standard_input() -> Any:

@@ -6,15 +6,15 @@ two share a key is about T^2 / 2^65 (3% for a billion); they then count as one.
 first place where it occurs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hashembed.core.arrays import I64, U8
+from hashembed.core.arrays import I64, U8, Bools
 from hashembed.core.arrow_columns import number_column, text_column
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.threads import cpu_count, run_workers
@@ -22,7 +22,7 @@ from hashembed.hashing.bags import Bags
 from hashembed.hashing.scalars import SALT
 from hashembed.text.arrow import documents
 from hashembed.text.config import TextConfig
-from hashembed.text.counts.exact import Corpus, Counter, Texts
+from hashembed.text.counts.exact import Corpus, Counter, FrequentKeys, Texts
 from hashembed.text.counts.kernels import (
     build_index,
     first_places,
@@ -39,6 +39,13 @@ MEMORY = 1 << 29
 
 Unknown = Literal["drop", "share"]
 Numbers = npt.NDArray[Any]
+
+
+class Spelled(NamedTuple):
+    """Some n-grams of a dictionary and their strings."""
+
+    ranks: I64
+    strings: pa.LargeStringArray
 
 
 class Dictionary:
@@ -90,6 +97,25 @@ class Dictionary:
             threads: None is all cores.
         """
         config = config or TextConfig(NGRAMS)
+        workers = threads or cpu_count()
+        corpus = Corpus(texts, replace(config, repeats="all"))
+        self = cls.without_strings(
+            lambda: Counter(corpus, memory, workers), config, size, min_count, stop, memory
+        )
+        self.strings = _spell_out(self, corpus, workers)
+        return self
+
+    @classmethod
+    def without_strings(
+        cls,
+        counter: Callable[[], FrequentKeys],
+        config: TextConfig,
+        size: int,
+        min_count: int,
+        stop: Sequence[str],
+        memory: int,
+    ) -> "Dictionary":
+        """The keys of a dictionary, by a counter that is made once the arguments are checked."""
         if config.subwords:
             raise ValueError(
                 "a dictionary holds n-grams of words, but the text configuration has "
@@ -98,16 +124,22 @@ class Dictionary:
         whole_number("size", size, 1, 2**31 - 1)
         whole_number("min_count", min_count, 1, 2**31 - 1)
         whole_number("memory", memory, 1 << 16, 1 << 36)
-        workers = threads or cpu_count()
         stopped = _own_keys(text_column(stop), config)
-        corpus = Corpus(texts, replace(config, repeats="all"))
-        wanted = size + len(stopped)
-        keys, counts = Counter(corpus, memory, workers).most_frequent(wanted, min_count)
+        keys, counts = counter().most_frequent(size + len(stopped), min_count)
         kept = np.flatnonzero(~np.isin(keys, stopped))[:size]
-        keys, counts = keys[kept], counts[kept]
-        self = cls(config, keys, counts, text_column([]))
-        self.strings = _spell_out(self, corpus, workers)
-        return self
+        return cls(config, keys[kept], counts[kept], text_column([]))
+
+    def spell(self, piece: pa.Array, config: TextConfig, seen: Bools, workers: int) -> Spelled:
+        """The n-grams of some texts that were not `seen` before, and their strings.
+
+        config: how text is read; repeated n-grams must count. The n-grams found are marked as seen.
+        """
+        bags = text_to_bags(piece, config, workers)
+        ranks = self.ranks(bags.keys, workers)
+        places = np.empty(min(len(ranks), int(np.count_nonzero(~seen))), np.int64)
+        places = places[: first_places(ranks, places, seen)]
+        cut = cut_ngrams(documents(piece), bags.offsets, places, kernel_rules(config), NO_LIMIT)
+        return Spelled(ranks[places], _strings(cut.texts, np.append(0, cut.ends)))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -211,26 +243,24 @@ def _check_saved(shared: U8, tails: Numbers, rest: U8, order: Numbers, counts: N
 
 def _spell_out(dictionary: Dictionary, corpus: Corpus, workers: int) -> pa.LargeStringArray:
     """The string of each key, from the first place where it occurs."""
-    rules = kernel_rules(corpus.config)
     seen = np.zeros(len(dictionary), np.bool_)
-    parts, owners, left = [], [], len(dictionary)
+    parts: list[Spelled] = []
     for piece in corpus.pieces():
-        if not left:
+        if seen.all():
             break
-        bags = text_to_bags(piece, corpus.config)
-        ranks = dictionary.ranks(bags.keys, workers)
-        places = np.empty(min(len(ranks), left), np.int64)
-        places = places[: first_places(ranks, places, seen)]
-        cut = cut_ngrams(documents(piece), bags.offsets, places, rules, NO_LIMIT)
-        parts.append(_strings(cut.texts, np.append(0, cut.ends)))
-        owners.append(ranks[places])
-        left -= len(places)
-    if left:
+        parts.append(dictionary.spell(piece, corpus.config, seen, workers))
+    return in_order_of_ranks(parts, len(dictionary))
+
+
+def in_order_of_ranks(parts: Sequence[Spelled], size: int) -> pa.LargeStringArray:
+    """The strings of all ranks, each of which is in one of the parts."""
+    ranks = np.concatenate([np.empty(0, np.int64), *(part.ranks for part in parts)])
+    if left := size - len(ranks):
         raise ValueError(f"the texts changed: {left:,} n-grams were not found again")
     if not parts:
         return text_column([])
-    order = np.argsort(np.concatenate(owners))
-    return pa.concat_arrays(parts).take(number_column(order))
+    order = np.argsort(ranks)
+    return pa.concat_arrays([part.strings for part in parts]).take(number_column(order))
 
 
 def _own_keys(strings: pa.LargeStringArray, config: TextConfig) -> I64:

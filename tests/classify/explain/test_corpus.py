@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hashembed.classify.explain.corpus import MOST_BYTES, _Strings, important_ngrams
+from hashembed.classify.explain.corpus import MOST_BYTES, Strings, important_ngrams
 from hashembed.classify.explain.corpus_table import Word, WordsTable
 from hashembed.classify.explain.render import shown as view
 from hashembed.classify.explain.text import ngram_contributions
@@ -241,8 +241,8 @@ def test_strings_of_forgotten_n_grams_are_dropped(monkeypatch):
     monkeypatch.setattr("hashembed.classify.explain.corpus._BATCH_BYTES", 200)
     monkeypatch.setattr("hashembed.classify.explain.corpus._FEW_STRINGS", 10)
     held = []
-    add = _Strings.add
-    monkeypatch.setattr(_Strings, "add", lambda s, *a: (add(s, *a), held.append(len(s._keys))))
+    add = Strings.add
+    monkeypatch.setattr(Strings, "add", lambda s, *a: (add(s, *a), held.append(len(s._keys))))
     corpus = [f"w{i} w{i} w{i}" for i in range(3000)]
     important_ngrams(make_model(), TextConfig((1, 1)), CLASSES, corpus, min_count=2, memory=1 << 10)
     assert 10 < max(held) < 300  # there is room for 80 n-grams

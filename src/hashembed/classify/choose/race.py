@@ -9,8 +9,9 @@ Where these are few, every trial is repeated with other rows held out (folds), a
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +65,7 @@ class Data:
     targets: Targets
     weights: F32 | None
     clf: TrainedClassifier
+    total: int  # rows of the final training, of which these may be a sample
 
     @property
     def classes(self) -> int:
@@ -81,20 +83,24 @@ def choose_settings(
     targets: Targets,
     weights: F32 | None,
     kept: I64 | None,
+    total: int | None = None,
+    run_trials: "RunTrials | None" = None,
 ) -> Search | None:
     """What to train on all rows; None if there is too little to decide by.
 
-    kept: the rows that are trained on, if others are held out for validation.
+    kept: the rows that are trained on, if others are held out for validation. total: rows of the
+    final training, if these are a sample. run_trials: runs trials elsewhere than here.
     """
     if kept is not None:
         targets = replace(targets, labels=targets.labels.take(kept))
         weights = None if weights is None else weights[kept]
         texts = take_texts(texts, kept)
-    data = Data(texts, targets, weights, clf)
+    data = Data(texts, targets, weights, clf, total or len(texts))
     occurring = np.count_nonzero(targets.labels.counts(data.classes))
     if len(data) < FEWEST_TEXTS or occurring < 2:
         return None
     race = _start(data, open_)
+    race.run_trials = run_trials or run_here
     with search_display(clf.verbose) as display:
         trials = race.run(display.finish_trial)
     if not ranks(trials):  # nothing was tried, or everything diverged
@@ -136,7 +142,7 @@ def _start(data: Data, open_: Open) -> "Race":
     for config in (*configs, RULES):
         keys = text_to_bags(sample, config, clf.threads).keys
         density[config] = scale * len(keys) / len(sample)
-    budget = Budget.of(best, peer_work(density[RULES] * n, n, data.classes))
+    budget = Budget.of(best, peer_work(density[RULES] * data.total, data.total, data.classes))
     race = Race(data, open_, budget, best, order, density)
     if clf.time_limit is not None:
         race.budget = race.timed(clf.time_limit)
@@ -157,6 +163,16 @@ class Clock:
         return max(self.started + self.limit - time.perf_counter(), 0.0)
 
 
+class Together(NamedTuple):
+    """Trials of a round that read text in the same way."""
+
+    number: int  # of the round
+    text: TextConfig
+    runs: tuple[Run, ...]
+    texts: int  # to train on
+    passes: int
+
+
 @dataclass
 class Race:
     """A race: what it may cost, and in which order it takes the rows."""
@@ -167,7 +183,10 @@ class Race:
     best: bool  # whether to spend more than usual
     order: I64  # of the rows; the held-out ones come first
     density: dict[TextConfig, float]  # n-grams of a text, for each way to read it
+    held: int = 1  # rows to score on, see `plan`
+    folds: int = 1
     clock: "Clock | None" = None  # with a time limit
+    run_trials: "RunTrials" = field(default_factory=lambda: run_here)
 
     def plan(self) -> None:
         """Decide how many rows are held out, and in how many folds."""
@@ -186,13 +205,13 @@ class Race:
         if not self.open.text and self.open.training and self.best:
             return self._third(first, race, 1, tell)
         trials = self._round(1, first, shares[0] * race, tell)
-        if not ranks(trials) or self._late():
+        if not ranks(trials) or self.late():
             return trials
         winner = trials[best_cell(self._with_members(trials))[0]].text
         variants = self._allowed(self.open.more(winner, self.best))
         if variants:
             trials += self._round(2, [winner, *variants], shares[1] * race, tell)
-        if not (self.best and self.open.training) or not ranks(trials) or self._late():
+        if not (self.best and self.open.training) or not ranks(trials) or self.late():
             return trials
         found = ranks(self._with_members(trials))
         ranked = sorted({i for i, _ in found}, key=lambda i: _rank_of(found, i))
@@ -242,10 +261,6 @@ class Race:
         self.folds = folds
         return trials
 
-    def _late(self) -> bool:
-        """Whether the race has used up its share of a time limit."""
-        return self.clock is not None and self.clock.left() < (1 - RACE_SHARE) * self.clock.limit
-
     def _passes(self, texts: int) -> int:
         """A good number of passes for this many texts, unless it is given."""
         usual = PASSES_OF_THOUSAND * (1_000 / max(texts, 1)) ** SLOWLY
@@ -269,7 +284,7 @@ class Race:
         if self.clock is None:
             return
         config = trials[best_cell(self._with_members(trials))[0]].text
-        members = self._members(config, self._passes(len(self.data)))
+        members = self._members(config, self._passes(self.data.total))
         rows = self._rows(config, len(self.data))
         engine = self._engine(rows.bags, members)
         few = np.arange(max(1, int(PACED * len(rows.bags))))
@@ -301,11 +316,11 @@ class Race:
         More texts need fewer passes, and fewer passes larger steps.
         """
         data, open_ = self.data, self.open
-        length, growth = self.density[trial.text], len(data) / max(trial.texts, 1)
-        one = self._pass_work(trial.text) * len(data)
+        length, growth = self.density[trial.text], data.total / max(trial.texts, 1)
+        one = self._pass_work(trial.text) * data.total
         most = max(1, int(self.budget.final / (one * (open_.members or 1))))
         if trial.factor is None:
-            final = min(self._passes(len(data)), open_.passes or most)
+            final = min(self._passes(data.total), open_.passes or most)
             rate = rate_for(length, data.classes, final)
         else:
             final = passes if growth < GROWN else max(1, round(passes / growth**SLOWLY))
@@ -322,7 +337,7 @@ class Race:
 
     def _members(self, config: TextConfig, passes: int) -> int:
         """How many members of that many passes the final training can afford."""
-        clf, one = self.data.clf, self._pass_work(config) * len(self.data)
+        clf, one = self.data.clf, self._pass_work(config) * self.data.total
         most = 1 if single_member(clf) else self.budget.members
         return self.open.members or int(np.clip(self.budget.final / (passes * one), 1, most))
 
@@ -333,7 +348,7 @@ class Race:
         """
         found = []
         for trial in trials:
-            passes = min(self._passes(len(self.data)), max(len(trial.scores), 1))
+            passes = min(self._passes(self.data.total), max(len(trial.scores), 1))
             share = 1 - MEMBER_GAIN * (1 - 1 / self._members(trial.text, passes))
             scores = tuple(Score(s.error * share, s.loss * share) for s in trial.scores)
             found.append(replace(trial, scores=scores))
@@ -349,15 +364,24 @@ class Race:
     ) -> list[Trial]:
         """Run trials on this many texts, which are hashed once for each way to read them."""
         trials: list[Trial] = []
-        for config in dict.fromkeys(config for config, _ in runs):
-            rows = self._rows(config, self.held + texts)
-            for run in runs:
-                if trials and self._late():
-                    return trials
-                if run[0] == config:
-                    trials.append(self._trial(number, run, rows, passes))
-                    tell(trials[-1])
+        groups = [
+            Together(number, config, tuple(run for run in runs if run[0] == config), texts, passes)
+            for config in dict.fromkeys(config for config, _ in runs)
+        ]
+        for trial in self.run_trials(self, groups):
+            trials.append(trial)
+            tell(trial)
         return trials
+
+    def together(self, group: "Together") -> Iterator[Trial]:
+        """Run the trials of one way to read text."""
+        rows = self._rows(group.text, self.held + group.texts)
+        for run in group.runs:
+            yield self._trial(group.number, run, rows, group.passes)
+
+    def late(self) -> bool:
+        """Whether the race has used up its share of a time limit."""
+        return self.clock is not None and self.clock.left() < (1 - RACE_SHARE) * self.clock.limit
 
     def _rows(self, config: TextConfig, count: int) -> Documents:
         """The first `count` rows of the race, in its order."""
@@ -429,7 +453,7 @@ class Race:
 
     def _allowed(self, configs: list[TextConfig]) -> list[TextConfig]:
         """Those whose final training fits into its budget, but at least the cheapest of all."""
-        n = len(self.data)
+        n = self.data.total
         fitting = [c for c in configs if n * self._pass_work(c) <= self.budget.final]
         cheapest = min(self.open.first(), key=self._pass_work)
         return fitting or [c for c in configs if c == cheapest]
@@ -438,6 +462,22 @@ class Race:
         """How many texts these trials can train on with this much work."""
         each = sum(map(self._pass_work, configs)) * passes * self.folds
         return int(np.clip(budget / each, 1, len(self.data) - self.held))
+
+
+RunTrials = Callable[[Race, list[Together]], Iterator[Trial]]
+
+
+def run_here(race: Race, groups: list[Together]) -> Iterator[Trial]:
+    """Run trials one after the other, until the race is late."""
+    done = 0
+    for group in groups:
+        if done and race.late():  # before its texts are hashed
+            return
+        for trial in race.together(group):
+            yield trial
+            done += 1
+            if race.late():
+                return
 
 
 def _length(texts: pa.ChunkedArray) -> float:

@@ -196,7 +196,7 @@ def _total(which: Bools, cells: F64 | None) -> npt.NDArray[Any]:
 def _average_precision(truth: Bools, probabilities: F32, cells: F64 | None) -> F64:
     """Of each class that occurs."""
     if cells is None:
-        from hashembed.classify.metrics import average_precision
+        from hashembed.classify.tally import average_precision
 
         return average_precision(truth, probabilities)[truth.any(axis=0)]
     found = []

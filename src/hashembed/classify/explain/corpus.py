@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -79,22 +79,51 @@ def important_ngrams(
             directions of its component vectors.
         on_bytes: gets the size of every piece of text after it is counted.
     """
-    _check(top, min_count, memory)
-    one_of("by", by, BY)
-    if by == "weight" and not model.importance:
-        raise ValueError(
-            f"this model has no importance weights to rank by: use {given('by', 'evidence')}"
-        )
+    check_ranking(model, top, min_count, memory, by)
     first, config = model.parts[0], replace(config, repeats="all")
-    labels = plain_labels(classes, len(first.tables.bias))
-    hitters, strings = HeavyHitters(memory, min_count, first.threads), _Strings()
+    hitters, strings = HeavyHitters(memory, min_count, first.threads), Strings()
     for piece in _pieces(texts):
         bags = text_to_bags(piece, config, first.threads)
         strings.add(bags.keys, hitters.update(bags.keys), bags.offsets, piece, config)
         if strings.crowded:
             strings.keep(hitters.items(min_count)[0])
         on_bytes(piece.nbytes)
-    frequent = _Frequent(model, labels, hitters, strings, min_count)
+    return rank(model, classes, hitters, strings.find, top, min_count, by)
+
+
+class Hitters(Protocol):
+    """Frequent keys and their counts."""
+
+    total: int  # keys that were counted
+
+    def floor_above(self, min_count: int) -> int:
+        """How much more often than `min_count` a key must occur to be here for certain."""
+
+    def items(self, least: int) -> tuple[I64, I64, I64]:
+        """Keys that were seen so often, how often, and how many occurrences were missed at most."""
+
+    def at_least(self, counts: I64) -> I64:
+        """How many keys are as frequent as each of these counts, at most."""
+
+    def distinct(self) -> float:
+        """The number of distinct keys."""
+
+
+Find = Callable[[I64], dict[int, tuple[str, bool]]]  # strings of keys, and whether of characters
+
+
+def rank(
+    model: LinearModel,
+    classes: Sequence[Any],
+    hitters: Hitters,
+    find: Find,
+    top: int,
+    min_count: int,
+    by: By,
+) -> WordsTable:
+    """The table of the most and the least important of these n-grams."""
+    labels = plain_labels(classes, len(model.parts[0].tables.bias))
+    frequent = _Frequent(model, labels, hitters, find, min_count)
     most, least = frequent.extremes(by, top)
     distinct = round(hitters.distinct())
     words = frequent.words(np.concatenate([most, least]))
@@ -104,7 +133,7 @@ def important_ngrams(
         by=by,
         min_count=min_count,
         looked_at=len(frequent.keys),
-        complete_from=min_count + hitters.floor,
+        complete_from=min_count + hitters.floor_above(min_count),
         total=hitters.total,
         distinct=distinct,
         same_row=float(_same_row(np.array([distinct]), model)[0]),
@@ -113,10 +142,16 @@ def important_ngrams(
     )
 
 
-def _check(top: int, min_count: int, memory: int) -> None:
+def check_ranking(model: LinearModel, top: int, min_count: int, memory: int, by: By) -> None:
+    """Refuse arguments that make no sense."""
     whole_number("top", top, 1, 2**31)
     whole_number("min_count", min_count, 1, 2**62)
     whole_number("memory", memory, 1 << 10, 2**62)
+    one_of("by", by, BY)
+    if by == "weight" and not model.importance:
+        raise ValueError(
+            f"this model has no importance weights to rank by: use {given('by', 'evidence')}"
+        )
 
 
 class _Frequent:
@@ -126,11 +161,11 @@ class _Frequent:
         self,
         model: LinearModel,
         labels: list[Any],
-        hitters: HeavyHitters,
-        strings: "_Strings",
+        hitters: Hitters,
+        find: Find,
         min_count: int,
     ) -> None:
-        self.model, self.labels, self.hitters, self.strings = model, labels, hitters, strings
+        self.model, self.labels, self.hitters, self.find = model, labels, hitters, find
         self.keys, self.counts, self.missed = hitters.items(min_count)
         self.weights = importance_norms(model, self.keys) if model.importance else None
 
@@ -150,7 +185,7 @@ class _Frequent:
             rows, _ = model.parts[0].spec(keys)
             rivals = [_most_frequent_other(rows, i) for i in chosen]
         wanted = [i for i in [*chosen.tolist(), *rivals] if i is not None]
-        named = self.strings.find(keys[wanted])
+        named = self.find(keys[wanted])
         evidence = relative(ngram_contributions(model, keys[chosen]), model.multilabel)
         chances = _same_row(self.hitters.at_least(self.counts[chosen]), model)
         return [
@@ -240,7 +275,7 @@ def _columns(texts: Any) -> Iterator[pa.ChunkedArray]:
 # --- strings of frequent n-grams -------------------------------------------------------------
 
 
-class _Strings:
+class Strings:
     """The strings of frequent keys, copied from the corpus."""
 
     def __init__(self) -> None:

@@ -78,6 +78,10 @@ class HeavyHitters:
         """Every key with a larger true count is in the table; 0 when nothing was forgotten."""
         return int(self._summary.state[:, FLOOR].max())
 
+    def floor_above(self, min_count: int) -> int:
+        """How much more often than `min_count` a key must occur to be in the table for certain."""
+        return self.floor
+
     def update(self, keys: I64) -> I64:
         """Count some keys -> where, in rising order, a key reached `threshold` occurrences.
 
