@@ -420,11 +420,81 @@ def test_a_table_is_answered_and_saved(visit):
     found = saved(page)
     texts = [row[1] for row in ROWS[1:]]
     assert found[0] == [*ROWS[0], "answer", "probability"]
-    assert [row[:3] for row in found[1:]] == ROWS[1:]
+    kept = [[cell.replace("=1+1", "'=1+1") for cell in row] for row in ROWS[1:]]
+    assert [row[:3] for row in found[1:]] == kept
     assert [row[3] for row in found[1:]] == classifier.predict(texts).tolist()
     near([float(row[4]) for row in found[1:]], classifier.predict_proba(texts).max(axis=1), 2e-6)
     page.locator("#results .text").nth(1).click()
     assert page.input_value("#text") == "dull\nand boring"
+
+
+def test_no_saved_cell_is_a_formula(visit):
+    """Texts, kept columns, names of columns and labels; numbers stay numbers."""
+    page, _ = visit("hostile")
+    formulas = [
+        "=1+1",
+        "+a1",
+        "-x",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "--1",
+        "+1+cmd|' /C calc'!A0",
+        "＝1",
+    ]
+    plain = [
+        "-5",
+        "+3",
+        "-1.5e-3",
+        "-1,000.5",
+        "-7%",
+        "+.5",
+        "1=1",
+        "a-b",
+        "'=1",
+        "",
+        "word2 again",
+    ]
+    rows = [[cell, f"word{i % 5} again"] for i, cell in enumerate(formulas + plain)]
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([["=note", "text"], *rows])
+    data = {"name": "a.csv", "mimeType": "text/csv", "buffer": text.getvalue().encode()}
+    page.set_input_files("#file", data)
+    page.wait_for_selector("#choices", state="visible")
+    page.select_option("#column", "0")
+    page.click("#run")
+    page.wait_for_selector("#save", state="visible")
+    found = saved(page)
+    assert [row[0] for row in found] == ["'=note", *("'" + cell for cell in formulas), *plain]
+    page.select_option("#column", "1")
+    page.click("#run")
+    page.wait_for_selector("#save", state="visible")
+    assert {row[2] for row in saved(page)[1:]} == {"'=1+1", *LABELS} - {"=1+1"}
+
+
+@pytest.mark.parametrize("data", [b"PK\x03\x04\x14\0\0\0 a workbook", b"%PDF-1.7 words", b"a\0b\0"])
+def test_files_that_are_not_text_are_refused(visit, data):
+    page, _ = visit("reviews")
+    page.set_input_files("#file", {"name": "a.xlsx", "mimeType": "", "buffer": data})
+    page.wait_for_selector("#many-note.problem")
+    assert "a.xlsx is not a text file. Save it as CSV" in page.inner_text("#many-note")
+    assert page.is_disabled("#run")
+    wide = {"name": "a.txt", "mimeType": "text/plain", "buffer": "a good film".encode("utf-16")}
+    page.set_input_files("#file", wide)
+    page.wait_for_selector("#choices", state="visible")
+    assert page.inner_text("#run") == "Classify 1 text"
+
+
+def test_a_short_list_of_ngrams_is_not_stretched(visit):
+    """Beside a long one its rows would stand far apart."""
+    page, _ = visit("topics", viewport={"width": 1200, "height": 900})
+    page.fill("#text", "goal match team law")
+    page.wait_for_selector("#grams tbody tr >> nth=3")
+    rows = "table => [...table.querySelectorAll('tbody tr')].map(row => row.offsetHeight)"
+    found = [table.evaluate(rows) for table in page.locator("#grams table").all()]
+    assert len(found[0]) != len(found[1])
+    assert max(found[0] + found[1]) < 1.5 * min(found[0] + found[1])
 
 
 def test_lines_can_be_pasted(visit):
