@@ -128,6 +128,23 @@ def test_without_texts(full, tmp_path):
     assert coarse.compression_.bytes_after < clf.compress(bits=6).compression_.bytes_after
 
 
+def test_tables_that_no_small_file_can_hold(monkeypatch, full, tmp_path):
+    """Nothing is written that cannot be loaded: fewer members, or an error that says what helps."""
+    clf, texts, _, _ = full
+    one = clf.compress(bits=4).model_.parts[0]
+    numbers = sum(table.size for name, table in one.tensors().items() if name in "EP")
+    for module in ("compress.tables", "model_file"):
+        monkeypatch.setattr(f"hashembed.classify.{module}.MAX_NUMBERS", numbers)
+    small = clf.compress(bits=4)
+    assert small.engine_plan_.members == 1
+    small.save(tmp_path / "small")
+    TextClassifier.load(tmp_path / "small")
+    monkeypatch.setattr("hashembed.classify.compress.tables.MAX_NUMBERS", numbers - 1)
+    with pytest.raises(ValueError, match=r"a small file has at most .* Give the training data"):
+        clf.compress(bits=4)
+    assert clf.compress(texts, bits=4).compression_.with_texts
+
+
 def test_several_labels_per_text():
     texts, labels = documents(800, 5)
     several = [[label] if i % 3 else [label, "c0"] for i, label in enumerate(labels)]
