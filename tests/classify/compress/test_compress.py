@@ -187,6 +187,42 @@ def test_learning_goes_on(full, tmp_path):
     )
 
 
+@pytest.mark.parametrize("with_texts", [True, False])
+def test_every_size_from_the_least_on_can_be_had(full, tmp_path, with_texts):
+    """The error names the least size, and that is none of a few that no search meets."""
+    clf, texts, labels, _ = full
+    data, lines = (texts, labels) if with_texts else (None, None), []
+    with pytest.raises(ValueError, match="labels and settings alone take") as found:
+        clf.compress(*data, size=100, progress=lines.append)
+    assert sum("Trial" in line for line in lines) < 5
+    least = int(str(found.value).split("alone take ")[1].split(" bytes")[0].replace(",", ""))
+    for size in (*range(least, least + 40, 3), least + 100):
+        small = clf.compress(*data, size=size)
+        small.save(tmp_path / "small")
+        assert (tmp_path / "small").stat().st_size <= size
+        TextClassifier.load(tmp_path / "small").predict(texts[:3])
+    with pytest.raises(ValueError, match="alone take"):
+        clf.compress(*data, size=least - 1)
+
+
+def test_labels_of_another_task_are_refused(full):
+    """Both models would be wrong about every row, and any loss would be none."""
+    clf, texts, labels, test = full
+    message = "knows none of the labels .* found 'yes', but its own are such as 'c0'"
+    with pytest.raises(ValueError, match=message):
+        clf.compress(texts, ["yes"] * len(texts), size=20_000)
+    with pytest.raises(ValueError, match=message):
+        clf.compress(max_loss=0, validation=(texts, ["yes"] * len(texts)))
+    found = clf.compress(texts, ["yes"] * len(texts), size=20_000, validation=test).compression_
+    assert found.loss < 3
+    mixed = clf.compress(texts, size=20_000, validation=(texts, ["yes", *labels[1:]]))
+    assert mixed.compression_.measured == len(texts)
+    several = TextClassifier(effort="fast").fit(["a b", "c d"] * 9, [["x"], []] * 9)
+    with pytest.raises(ValueError, match="found 'z', but its own are such as 'x'"):
+        several.compress(["a b"] * 20, [["z"]] * 20)
+    assert several.compress(["c d"] * 20, [[]] * 20).compression_.measured == 2
+
+
 def test_what_cannot_be_had_is_said(full, tmp_path):
     clf, texts, labels, _ = full
     with pytest.raises(ValueError, match="alone take"):
