@@ -99,3 +99,18 @@ def test_a_small_model_learns_a_stream(folder):
     assert loaded.predict_proba(["a bad film"])[0, 0] > before + 0.05
     assert loaded.packed_
     assert (folder / "small").stat().st_size < 2 * size
+
+
+def test_what_is_told_about_a_small_model(folder):
+    """What is kept; not only the shapes of tables that are nearly all zeros."""
+    run("model", "-o", "small", "-d", "data.csv", "-q")
+    run("model", "-o", "tables", "--bits", "4", "-q")
+    kept = f"compressed: {len(TextClassifier.load('small').model_.listed.rows):,} of B = 4,194,304 "
+    for command in (["info", "small"], ["card", "small"]):
+        assert kept in CliRunner().invoke(main, command).stdout
+    assert "It was made small" in CliRunner().invoke(main, ["card", "small"]).stdout
+    told = CliRunner().invoke(main, ["info", "tables"]).stdout
+    assert "k = 2, d = 1, compressed: " in told
+    assert f"({(folder / 'tables').stat().st_size / 1000:.1f} kB)" in told
+    CliRunner().invoke(main, ["page", "small", "-o", "small.html"])
+    assert f"<dt>Tables</dt><dd>{kept}" in (folder / "small.html").read_text()

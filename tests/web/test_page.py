@@ -16,6 +16,7 @@ from tests.cases.browser import open_browser
 from hashembed import TextClassifier
 from hashembed.web.facts import Accuracy
 from hashembed.web.page import PageText, write_page
+from hashembed.web.page import page as page_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GOOD = "a wonderful film with a great cast and a brilliant ending"
@@ -662,3 +663,14 @@ def test_the_page_says_what_the_model_is(made):
     assert "<dt>training texts</dt><dd>80</dd>" in text
     with pytest.raises(ValueError, match="found more than 100 examples"):
         PageText(examples=["x"] * 101)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "told"), [("once", "counts once"), ("damp", "damped"), ("all", "")]
+)
+def test_repeats_are_a_fact(repeats, told):
+    found = page_of(
+        fitted(["a b", "c d"] * 9, ["x", "y"] * 9, repeats=repeats), PageText()
+    ).decode()
+    assert ("<dt>Repeats</dt>" in found) == (repeats != "all")
+    assert told in found
