@@ -158,6 +158,7 @@ def test_the_answer_appears_as_you_type(visit):
     assert page.is_hidden("#why")
     page.locator("#text").press_sequentially("great wonderful")
     page.wait_for_selector("#why", state="visible")
+    page.wait_for_selector("#answer[aria-busy=false]")  # the last letter has been answered, too
     chance = classifier.predict_proba(["great wonderful"])[0].max()
     shown = page.locator(".class[aria-pressed=true]").inner_text().split()
     assert shown == ["good", f"{chance:.1%}"]
