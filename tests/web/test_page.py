@@ -675,3 +675,15 @@ def test_repeats_are_a_fact(repeats, told):
     ).decode()
     assert ("<dt>Repeats</dt>" in found) == (repeats != "all")
     assert told in found
+
+
+def test_a_label_without_letters_can_be_seen(browser, tmp_path):
+    clf = fitted(["good film", "bad film"] * 9, ["", "x"] * 9)
+    write_page(tmp_path / "page.html", clf, PageText(examples=["good film"]))
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.evaluate("hashembed.ready")
+    assert page.inner_text("#why-title") == "Why (empty)?"
+    assert page.inner_text("#verdict").startswith("(empty)")
+    assert page.locator(".class bdi").all_inner_texts() == ["(empty)", "x"]
+    page.close()
