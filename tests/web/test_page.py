@@ -519,6 +519,29 @@ def test_lines_can_be_pasted(visit):
     assert [row[0] for row in saved(page)[1:]] == ["vote"]
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_many_labels_of_one_text_stay_readable(browser, tmp_path, width):
+    """A model for several labels may give a text nearly all of them."""
+    names = [f"label {i}" for i in range(50)]
+    clf = fitted(["all of them", "nothing"] * 9, [names, []] * 9, passes=20)
+    write_page(tmp_path / "page.html", clf)
+    context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True)
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.evaluate("hashembed.ready")
+    page.fill("#lines", "all of them\nnothing")
+    page.click("#run")
+    page.wait_for_selector("#save", state="visible")
+    rows = page.locator("#results tbody tr")
+    assert rows.nth(0).locator("td").nth(2).inner_text().endswith(" and 46 more")
+    assert rows.nth(0).locator("td").nth(3).inner_text().count("%") == 4
+    assert rows.nth(0).bounding_box()["height"] < 160
+    assert rows.nth(0).locator("td").nth(2).bounding_box()["width"] > 100
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert sorted(saved(page)[1][1].split(",")) == sorted(names)
+    context.close()
+
+
 def test_a_file_is_dropped_and_a_long_run_is_cancelled(visit):
     page, _ = visit("reviews")
     page.evaluate(

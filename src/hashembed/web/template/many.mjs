@@ -9,6 +9,7 @@ const BEGINNING = 1000; // bytes that tell whether a file is text
 const PER_PAGE = 50; // rows of the table
 const SHOWN = 220; // characters of a text in the table
 const TALLIED = 12; // classes
+const NAMED = 4; // labels of a text in the table; a saved file has all
 
 export class Many {
   /** `onPick` gets a text of the table that is to be explained. */
@@ -192,14 +193,16 @@ export class Many {
       const text = this.texts[first + i];
       const cut = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text || "(empty)";
       const button = element("button", { type: "button", class: "text", dir: "auto", "data-row": first + i, title: "Show why" }, element("span", {}, visible(cut)));
-      const names = labels.flatMap((label, n) => [n ? ", " : "", isolated(label)]);
+      const names = labels.slice(0, NAMED).flatMap((label, n) => [n ? ", " : "", isolated(label)]);
+      if (labels.length > NAMED) names.push(` and ${count(labels.length - NAMED)} more`);
+      const several = labels.length > 1 ? " several" : "";
       return element(
         "tr",
         {},
         element("td", { class: "number soft" }, count(first + i + 1)),
         element("td", {}, button),
         element("td", {}, ...(labels.length ? names : ["no label"])),
-        element("td", { class: "number" }, probabilities.map(percent).join(", ")),
+        element("td", { class: `number${several}` }, probabilities.slice(0, NAMED).map(percent).join(", ")),
       );
     });
     const heads = ["", "Text (click one to see why)", "Answer", "Probability"].map((name, i) => {
