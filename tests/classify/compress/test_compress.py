@@ -229,6 +229,13 @@ def test_what_cannot_be_had_is_said(full, tmp_path):
         clf.compress(texts, size=100)
     with pytest.raises(ValueError, match="labelled texts"):
         clf.compress(texts, max_loss=1.0)
+    with pytest.raises(TypeError, match=r"max_loss must be points of accuracy, .*, found '1'"):
+        clf.compress(texts, labels, max_loss="1")
+    with pytest.raises(ValueError, match="labels need texts"):
+        clf.compress(labels=labels)
+    few = clf.compress(texts[:9], labels[:9], size=20_000).compression_
+    assert f"accuracy on {few.measured} row" in str(few)
+    assert few.measured > 1 or "rows" not in str(few)
     with pytest.raises(ValueError, match="give one of"):
         clf.compress(texts, size=1000, bits=4)
     with pytest.raises(ValueError, match="bits"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -73,10 +74,12 @@ class Wish:
             whole_number("size", self.size, 1, 2**40)
         if self.bits is not None:
             whole_number("bits", self.bits, FEWEST_BITS, MOST_BITS)
-        if self.max_loss is not None and not 0 <= self.max_loss < 100:
-            raise ValueError(
+        points: Any = self.max_loss  # which may be of any type
+        is_number = isinstance(points, Real)
+        if points is not None and not (is_number and 0 <= points < 100):
+            raise (ValueError if is_number else TypeError)(
                 f"{named('max_loss')} must be points of accuracy, from 0 to below 100, found "
-                f"{self.max_loss}"
+                f"{points!r}"
             )
 
 
