@@ -167,7 +167,6 @@ def test_a_model_is_loaded_by_name(hub, classifier):
     loaded = TextClassifier.from_pretrained("owner/name")
     assert loaded.predict(["good", "bad"]).tolist() == ["+", "-"]
     path = "/owner/name/resolve/main/model.safetensors"
-    assert [p for p in hub.asked_for("HEAD") if p.endswith("json")] == []
     assert hub.asked_for("GET").count(path) == 1
     TextClassifier.from_pretrained("owner/name")  # from the cache
     assert hub.asked_for("GET").count(path) == 1
@@ -175,11 +174,24 @@ def test_a_model_is_loaded_by_name(hub, classifier):
     assert hub.asked_for("GET").count(path) == 2
 
 
-def test_only_the_model_file_is_asked_for(hub):
+def test_only_two_files_are_asked_for(hub):
     hub.repositories["owner/name"]["main"]["pytorch_model.bin"] = b"a pickle"
     TextClassifier.from_pretrained("owner/name")
     files = {p for _, p in hub.requests if "/resolve/" in p}
-    assert files == {"/owner/name/resolve/main/model.safetensors"}
+    folder = "/owner/name/resolve/main"
+    assert files == {f"{folder}/model.safetensors", f"{folder}/config.json"}
+
+
+def test_the_hub_counts_downloads_by_the_configuration(hub):
+    """It counts every request for config.json, and only these; what it sends is not read."""
+    path = "/owner/name/resolve/main/config.json"
+    TextClassifier.from_pretrained("owner/name")  # has none
+    assert hub.asked_for("HEAD").count(path) == 1
+    hub.repositories["owner/name"]["main"]["config.json"] = b"{ no JSON"
+    for times in (2, 3):
+        TextClassifier.from_pretrained("owner/name")
+        assert hub.asked_for("HEAD").count(path) == times
+    assert hub.asked_for("GET").count(path) == 1
 
 
 def test_revisions(hub, tmp_path):

@@ -61,6 +61,20 @@ def test_a_page_has_the_model_and_what_was_said_about_it(folder):
     assert "right on" not in page
 
 
+@pytest.mark.parametrize("kind", [str, int])
+def test_names_of_numbers_are_in_the_order_of_the_numbers(folder, kind):
+    """As in classes.txt: labels from a file are text, of which 10 comes before 2."""
+    texts, labels = [f"word{n} text" for n in range(1, 13)] * 9, [*map(kind, range(1, 13))] * 9
+    clf = TextClassifier(passes=20, batch_size=4, members=1, effort="fast").fit(texts, labels)
+    clf.save(folder / "model")
+    (folder / "names.txt").write_text("".join(f"name of {n}\n" for n in range(1, 13)))
+    run("-o", "page.html", "--class-names", "names.txt")
+    model = b64decode(content((folder / "page.html").read_text(), "model"))
+    (folder / "renamed").write_bytes(model)
+    renamed = TextClassifier.load(folder / "renamed").classes_.tolist()
+    assert renamed == [f"name of {label}" for label in clf.classes_.tolist()]
+
+
 def test_classes_can_have_names(folder):
     (folder / "names.txt").write_text("\ufeffso good\n\n  <bad>\n", encoding="utf8")
     run("-o", "page.html", "--class-names", "names.txt", "--test", "test.csv")

@@ -1,6 +1,7 @@
 """What README and docs show works, and what CI runs is what README says."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -33,8 +34,15 @@ GPU = [
 
 
 @pytest.mark.parametrize("code", PYTHON)
-def test_python_in_the_documentation_runs(code):
+def test_python_in_the_documentation_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the repository would keep the files that they write
     exec(compile(code, "documentation", "exec"), {})
+
+
+def test_no_model_at_the_root_was_committed():
+    order = ["git", "ls-files", "--", ":(glob)*.safetensors"]
+    done = subprocess.run(order, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == ""
 
 
 def test_ci_runs_the_commands_of_the_readme():

@@ -162,6 +162,15 @@ def test_labels_keep_their_values(server, folder):
     )
 
 
+def test_large_labels_that_are_floats(server, tmp_path):
+    """They are no whole numbers that only a BigInt can hold."""
+    clf = TextClassifier(effort="fast").fit(["a b", "c d", "e f"] * 9, [1e20, 2.5e22, -3.0] * 9)
+    clf.save(tmp_path / "model")
+    found = server.ask(answer=str(tmp_path / "model"), texts=[])
+    assert found["classes"] == [-3.0, 1e20, 2.5e22]
+    assert found["labels"] == ["-3.0", "1e+20", "2.5e+22"]
+
+
 @pytest.mark.parametrize(
     ("name", "bits"),
     [

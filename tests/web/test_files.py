@@ -328,7 +328,10 @@ def test_a_tiny_packed_table(server, tmp_path):
         ({"change": {"engine": {"importance": 1}}}, "1 as importance"),
         ({"change": {"engine": {"importance": True}}}, 'no tensor "P"'),
         ({"rows": 2**24 + 1}, "packed tables of 16777217 rows, expected at most 16777216"),
-        ({"rows": 2**14, "columns": 2**14, "count": 2**12 + 1}, '4097 as rows of "E"'),
+        (
+            {"rows": 2**14, "columns": 2**14, "count": 2**12 + 1},
+            "packed tables of 67125248 numbers, expected at most 67108864",
+        ),
     ],
 )
 def test_packed_tables_that_do_not_fit(server, tmp_path, change, words):
@@ -336,6 +339,51 @@ def test_packed_tables_that_do_not_fit(server, tmp_path, change, words):
     if change.keys() != {"E"}:  # of two tables of a name, Python takes the packed one
         with pytest.raises(ModelFileError):
             TextClassifier.load(tmp_path / "model")
+
+
+def test_the_tables_of_a_file_have_a_limit_together(server, tmp_path):
+    """Of 16 members each may be large, but not all; of whole tables, zeros count, too."""
+    _, meta = load_tensors(SMALL, KIND)
+    columns, most = 2**10, 2**26
+
+    def made(members, rows, count, importance):
+        spec = {"num_buckets": rows, "num_embeddings": 1, "num_hashes": 1}
+        engine = {"spec": spec, "embedding_dim": columns, "importance": importance}
+        names = [f"{i}." if members > 1 else "" for i in range(members)]
+        own, packed = {}, {}
+        for name in names:
+            own |= {f"{name}W": np.zeros((5, columns), np.float16)}
+            own |= {f"{name}bias": np.zeros(5, np.float32)}
+            tables = {"E": (count, rows), "P": (0, 1)} if importance else {"E": (count, rows)}
+            for table, (kept, _) in tables.items():
+                packed[f"{name}{table}"] = kept
+                own[f"{name}{table}.rows"] = stream(bytes(kept))
+                own[f"{name}{table}.codes"] = stream(zeros(kept * columns))
+                own[f"{name}{table}.values"] = TWO[:0]
+        fields = {"coded": None, "mean_squares": None, "packed": packed}
+        engine |= {"members": members, "votes": "logits"}
+        save(tmp_path / "model", own, merged(meta, {"engine": engine, **fields}))
+        return (tmp_path / "model").read_bytes()
+
+    def zeros(count):
+        """A run of so many."""
+        return bytes(int(bit) for bit in reversed(f"{count + 1:b}"[1:]))
+
+    for members, rows, count, importance, numbers in (
+        (16, 2**13, 2**13, False, 2**27),
+        (1, 2**20, 2, True, 2**30 + 1),
+        (4, 2**15, 0, True, 2**27 + 4),
+    ):
+        file = made(members, rows, count, importance)
+        assert len(file) < 400_000
+        check_refused(server, [file], f"of {numbers} numbers, expected at most {most}")
+        message = rf"has {numbers:,} numbers in packed tables, expected at most {most:,}$"
+        with pytest.raises(ModelFileError, match=message):
+            TextClassifier.load(tmp_path / "model")
+    for members, rows, count, importance in ((2, 2**20, 2**4, False), (2, 2**10, 2, True)):
+        file = made(members, rows, count, importance)
+        expected = TextClassifier.load(tmp_path / "model")._logits([TEXT])[0].tolist()
+        assert outcomes(server, [file])[0] == {"logits": expected}
 
 
 def test_packed_tables_of_extreme_shapes(server, tmp_path):

@@ -16,6 +16,7 @@ from tests.cases.browser import open_browser
 from hashembed import TextClassifier
 from hashembed.web.facts import Accuracy
 from hashembed.web.page import PageText, write_page
+from hashembed.web.page import page as page_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GOOD = "a wonderful film with a great cast and a brilliant ending"
@@ -157,6 +158,7 @@ def test_the_answer_appears_as_you_type(visit):
     assert page.is_hidden("#why")
     page.locator("#text").press_sequentially("great wonderful")
     page.wait_for_selector("#why", state="visible")
+    page.wait_for_selector("#answer[aria-busy=false]")  # the last letter has been answered, too
     chance = classifier.predict_proba(["great wonderful"])[0].max()
     shown = page.locator(".class[aria-pressed=true]").inner_text().split()
     assert shown == ["good", f"{chance:.1%}"]
@@ -420,11 +422,81 @@ def test_a_table_is_answered_and_saved(visit):
     found = saved(page)
     texts = [row[1] for row in ROWS[1:]]
     assert found[0] == [*ROWS[0], "answer", "probability"]
-    assert [row[:3] for row in found[1:]] == ROWS[1:]
+    kept = [[cell.replace("=1+1", "'=1+1") for cell in row] for row in ROWS[1:]]
+    assert [row[:3] for row in found[1:]] == kept
     assert [row[3] for row in found[1:]] == classifier.predict(texts).tolist()
     near([float(row[4]) for row in found[1:]], classifier.predict_proba(texts).max(axis=1), 2e-6)
     page.locator("#results .text").nth(1).click()
     assert page.input_value("#text") == "dull\nand boring"
+
+
+def test_no_saved_cell_is_a_formula(visit):
+    """Texts, kept columns, names of columns and labels; numbers stay numbers."""
+    page, _ = visit("hostile")
+    formulas = [
+        "=1+1",
+        "+a1",
+        "-x",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "--1",
+        "+1+cmd|' /C calc'!A0",
+        "＝1",
+    ]
+    plain = [
+        "-5",
+        "+3",
+        "-1.5e-3",
+        "-1,000.5",
+        "-7%",
+        "+.5",
+        "1=1",
+        "a-b",
+        "'=1",
+        "",
+        "word2 again",
+    ]
+    rows = [[cell, f"word{i % 5} again"] for i, cell in enumerate(formulas + plain)]
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([["=note", "text"], *rows])
+    data = {"name": "a.csv", "mimeType": "text/csv", "buffer": text.getvalue().encode()}
+    page.set_input_files("#file", data)
+    page.wait_for_selector("#choices", state="visible")
+    page.select_option("#column", "0")
+    page.click("#run")
+    page.wait_for_selector("#save", state="visible")
+    found = saved(page)
+    assert [row[0] for row in found] == ["'=note", *("'" + cell for cell in formulas), *plain]
+    page.select_option("#column", "1")
+    page.click("#run")
+    page.wait_for_selector("#save", state="visible")
+    assert {row[2] for row in saved(page)[1:]} == {"'=1+1", *LABELS} - {"=1+1"}
+
+
+@pytest.mark.parametrize("data", [b"PK\x03\x04\x14\0\0\0 a workbook", b"%PDF-1.7 words", b"a\0b\0"])
+def test_files_that_are_not_text_are_refused(visit, data):
+    page, _ = visit("reviews")
+    page.set_input_files("#file", {"name": "a.xlsx", "mimeType": "", "buffer": data})
+    page.wait_for_selector("#many-note.problem")
+    assert "a.xlsx is not a text file. Save it as CSV" in page.inner_text("#many-note")
+    assert page.is_disabled("#run")
+    wide = {"name": "a.txt", "mimeType": "text/plain", "buffer": "a good film".encode("utf-16")}
+    page.set_input_files("#file", wide)
+    page.wait_for_selector("#choices", state="visible")
+    assert page.inner_text("#run") == "Classify 1 text"
+
+
+def test_a_short_list_of_ngrams_is_not_stretched(visit):
+    """Beside a long one its rows would stand far apart."""
+    page, _ = visit("topics", viewport={"width": 1200, "height": 900})
+    page.fill("#text", "goal match team law")
+    page.wait_for_selector("#grams tbody tr >> nth=3")
+    rows = "table => [...table.querySelectorAll('tbody tr')].map(row => row.offsetHeight)"
+    found = [table.evaluate(rows) for table in page.locator("#grams table").all()]
+    assert len(found[0]) != len(found[1])
+    assert max(found[0] + found[1]) < 1.5 * min(found[0] + found[1])
 
 
 def test_lines_can_be_pasted(visit):
@@ -445,6 +517,29 @@ def test_lines_can_be_pasted(visit):
     page.click("#run")
     page.wait_for_selector("#save", state="visible")
     assert [row[0] for row in saved(page)[1:]] == ["vote"]
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_many_labels_of_one_text_stay_readable(browser, tmp_path, width):
+    """A model for several labels may give a text nearly all of them."""
+    names = [f"label {i}" for i in range(50)]
+    clf = fitted(["all of them", "nothing"] * 9, [names, []] * 9, passes=20)
+    write_page(tmp_path / "page.html", clf)
+    context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True)
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.evaluate("hashembed.ready")
+    page.fill("#lines", "all of them\nnothing")
+    page.click("#run")
+    page.wait_for_selector("#save", state="visible")
+    rows = page.locator("#results tbody tr")
+    assert rows.nth(0).locator("td").nth(2).inner_text().endswith(" and 46 more")
+    assert rows.nth(0).locator("td").nth(3).inner_text().count("%") == 4
+    assert rows.nth(0).bounding_box()["height"] < 160
+    assert rows.nth(0).locator("td").nth(2).bounding_box()["width"] > 100
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert sorted(saved(page)[1][1].split(",")) == sorted(names)
+    context.close()
 
 
 def test_a_file_is_dropped_and_a_long_run_is_cancelled(visit):
@@ -592,3 +687,26 @@ def test_the_page_says_what_the_model_is(made):
     assert "<dt>training texts</dt><dd>80</dd>" in text
     with pytest.raises(ValueError, match="found more than 100 examples"):
         PageText(examples=["x"] * 101)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "told"), [("once", "counts once"), ("damp", "damped"), ("all", "")]
+)
+def test_repeats_are_a_fact(repeats, told):
+    found = page_of(
+        fitted(["a b", "c d"] * 9, ["x", "y"] * 9, repeats=repeats), PageText()
+    ).decode()
+    assert ("<dt>Repeats</dt>" in found) == (repeats != "all")
+    assert told in found
+
+
+def test_a_label_without_letters_can_be_seen(browser, tmp_path):
+    clf = fitted(["good film", "bad film"] * 9, ["", "x"] * 9)
+    write_page(tmp_path / "page.html", clf, PageText(examples=["good film"]))
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.evaluate("hashembed.ready")
+    assert page.inner_text("#why-title") == "Why (empty)?"
+    assert page.inner_text("#verdict").startswith("(empty)")
+    assert page.locator(".class bdi").all_inner_texts() == ["(empty)", "x"]
+    page.close()

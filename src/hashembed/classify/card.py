@@ -213,7 +213,7 @@ def _training(header: dict[str, Any], given: CardFacts) -> str:
         ("data set", markdown(given.dataset) if given.dataset else "not stated"),
         ("training texts", f"{meta['texts_seen']:,}"),
         ("n-grams", facts.describe_text(meta["text"])),
-        ("tables", facts.describe_tables(engine)),
+        ("tables", facts.describe_tables(meta)),
         ("parameters", f"{facts.count_parameters(header):,}"),
         ("bits of a number in the tables", facts.table_bits(header)),
         ("members", facts.describe_members(engine)),
@@ -248,6 +248,8 @@ def _limits(meta: dict[str, Any], given: CardFacts) -> str:
         if given.license
         else "No licence was stated. Ask the author before you use the model.",
     ]
+    if facts.only_listed(meta):
+        lines.append("It was made small: of its n-grams it knows those that mattered most.")
     if not given.languages:
         lines.append("The language of the training texts was not stated.")
     else:

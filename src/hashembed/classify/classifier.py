@@ -331,6 +331,8 @@ class TextClassifier(TrainedClassifier):
         self._fitted()
         if size is bits is max_loss is None:
             size = SIZE
+        if texts is None and labels is not None:
+            raise ValueError("labels need texts, found labels alone: give compress(texts, labels)")
         data = None if texts is None else (texts, labels)
         say = progress or (lambda line: None)
         return compress(self, Wish(size, bits, max_loss), data, validation, say)

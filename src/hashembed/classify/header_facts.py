@@ -36,13 +36,27 @@ def describe_text(text: dict[str, Any]) -> str:
     return f"words {text['ngrams'][0]}-{text['ngrams'][1]}{subwords}, {case}"
 
 
-def describe_tables(engine: dict[str, Any]) -> str:
-    """The sizes of the tables: "K = 1,000, B = 100, k = 2, d = 20"."""
-    spec = engine["spec"]
-    return (
+def describe_tables(meta: dict[str, Any]) -> str:
+    """The sizes of the tables: "K = 1,000, B = 100, k = 2, d = 20", and what is kept of them."""
+    engine, packed = meta["engine"], meta.get("packed") or {}
+    spec, d, kept = engine["spec"], engine["embedding_dim"], sum(packed.values())
+    if only_listed(meta):
+        return f"compressed: {kept:,} of B = {spec['num_buckets']:,} rows are kept, d = {d}"
+    sizes = (
         f"K = {spec['num_embeddings']:,}, B = {spec['num_buckets']:,}, "
-        f"k = {spec['num_hashes']}, d = {engine['embedding_dim']}"
+        f"k = {spec['num_hashes']}, d = {d}"
     )
+    return f"{sizes}, compressed: {kept:,} rows are kept" if packed else sizes
+
+
+def only_listed(meta: dict[str, Any]) -> bool:
+    """Whether it is a model that was compressed with texts: it knows some of their n-grams only."""
+    return bool(meta.get("packed")) and not meta["engine"].get("importance", True)
+
+
+def describe_bytes(size: int) -> str:
+    """The size of a file: "1.2 MB", "29.4 kB"."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
 def table_bits(header: dict[str, Any]) -> str:

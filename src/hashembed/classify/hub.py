@@ -1,6 +1,7 @@
 """Models on the hub: `huggingface_hub`'s own mixin around a classifier.
 
-A repository has three files. Only model.safetensors is ever read.
+A repository has three files. Only model.safetensors is ever read. The hub counts downloads of
+config.json, so that is asked for, too, as the mixin does.
 
 | file | what it is |
 |---|---|
@@ -12,7 +13,7 @@ A repository has three files. Only model.safetensors is ever read.
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -184,17 +185,13 @@ def download(model_id: str, *, revision: str | None = None, **options: Any) -> s
     from importlib.metadata import version
 
     at = "" if revision is None else f" (revision {revision})"
+    own = {"library_name": "hashembed", "library_version": version("hashembed")}
+    options |= {"revision": revision, **own}
+    # Before the model: the cache remembers the commit that was asked for last.
+    with suppress(*_OF_THE_HUB, ValueError):  # a model without it is a model, too
+        hf_hub_download(model_id, CONFIG, **options)
     with explaining(f"download {model_id}{at}", model_id, revision):
-        return str(
-            hf_hub_download(
-                model_id,
-                MODEL,
-                revision=revision,
-                library_name="hashembed",
-                library_version=version("hashembed"),
-                **options,
-            )
-        )
+        return str(hf_hub_download(model_id, MODEL, **options))
 
 
 def hide_progress() -> None:

@@ -19,7 +19,7 @@ from hashembed.core.threads import cpu_count
 from hashembed.engine.coded import CodedTable, Stored
 from hashembed.engine.history import History
 from hashembed.engine.linear import linear
-from hashembed.engine.packed import MAX_ROWS, pack, packed_table
+from hashembed.engine.packed import MAX_NUMBERS, MAX_ROWS, pack, packed_table
 from hashembed.engine.protocol import MAX_BATCH, Engine
 from hashembed.engine.shallow.listed import ListedModel
 from hashembed.engine.shallow.model import ShallowModel
@@ -152,7 +152,7 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
     if meta.get("packed"):
         if for_training:
             raise ModelFileError("has packed tables and a training state, which exclude each other")
-        stored, self.packed_ = _unpacked(stored, meta["packed"], shapes), True
+        stored, self.packed_ = _unpacked(stored, meta["packed"], shapes, plan.importance), True
     _check_shapes(stored, shapes, for_training)
     self.engine_plan_ = plan = _plan_here(plan, self.device, tensors, for_training)
     if for_training:
@@ -254,9 +254,11 @@ def _counts(listed: Any, classes: int) -> npt.NDArray[np.int64]:
     return np.array(counts, np.int64)
 
 
-def _unpacked(tensors: Stored, packed: Any, shapes: Mapping[str, tuple[int, ...]]) -> Stored:
-    """The tensors with packed tables as such."""
-    out = dict(tensors)
+def _unpacked(
+    tensors: Stored, packed: Any, shapes: Mapping[str, tuple[int, ...]], whole: bool
+) -> Stored:
+    """The tensors with packed tables as such. whole: rows that are zero will be in memory, too."""
+    out, total, total_rows = dict(tensors), 0, 0
     tables = {name: shape for name, shape in shapes.items() if _is_table(name)}
     for name, count in packed.items():
         if name not in tables:
@@ -266,8 +268,15 @@ def _unpacked(tensors: Stored, packed: Any, shapes: Mapping[str, tuple[int, ...]
             np.asarray(out.pop(f"{name}.{part}")) for part in ("rows", "codes", "values")
         )
         out[name] = packed_table(numbers, codes, values, count=count, shape=(rows, columns))
-    if (total := sum(tables[name][0] for name in packed)) > MAX_ROWS:
-        raise ModelFileError(f"has {total:,} rows in packed tables, expected at most {MAX_ROWS:,}")
+        total, total_rows = total + (rows if whole else count) * columns, total_rows + rows
+    for found, most, what in (
+        (total_rows, MAX_ROWS, "rows"),
+        (total, MAX_NUMBERS, "numbers"),
+    ):
+        if found > most:
+            raise ModelFileError(
+                f"has {found:,} {what} in packed tables, expected at most {most:,}"
+            )
     return out
 
 

@@ -148,7 +148,8 @@ class _Stream:
         # The last update may have spoiled the rows it touched, and no later loss has shown it.
         if not np.isfinite(self.classifier.decision_function(self._last)).all():
             raise loss_not_finite(1, 1)
-        self.classifier.save(self.path, for_training=True)
+        # A compressed model has one form only.
+        self.classifier.save(self.path, for_training=not self.classifier.packed_)
         self.on_save(self.classifier.texts_seen_)
 
     def _learn_and_count(self, texts: Any, labels: Any, following: StreamPosition) -> None:

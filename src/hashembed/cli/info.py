@@ -69,15 +69,15 @@ def _described(path: str, header: dict[str, Any]) -> str:
 
 
 def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
+    from hashembed.classify import header_facts as facts
+
     meta, size = header["meta"], header["bytes"]
     lines = [
-        ("file", f"{path}, {size:,} bytes ({size / 1e6:.1f} MB)"),
+        ("file", f"{path}, {size:,} bytes ({facts.describe_bytes(size)})"),
         ("kind", f"{header['kind']}, format {header['format']}, hash version {header['hash']}"),
     ]
     if header["kind"] != "TextClassifier":
         return lines
-    from hashembed.classify import header_facts as facts
-
     engine = meta["engine"]
     coded = f", in {meta['coded']['bits']} bits" if meta.get("coded") else ""
     classes = meta["classes"]
@@ -87,8 +87,7 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         ("text", facts.describe_text(meta["text"])),
         (
             "tables",
-            f"{facts.describe_tables(engine)}: "
-            f"{facts.count_parameters(header):,} parameters{coded}",
+            f"{facts.describe_tables(meta)}: {facts.count_parameters(header):,} parameters{coded}",
         ),
         ("members", facts.describe_members(engine)),
         ("classes", f"{len(classes):,}: {shown}{more}"),

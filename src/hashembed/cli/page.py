@@ -1,5 +1,6 @@
 """`hashembed page`."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,7 +59,8 @@ Examples:
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
     help="Names to show instead of the labels: a line for each class, in the order of hashembed "
-    "info, such as the classes.txt of data sets with numbers as labels.",
+    "info. If all labels are whole numbers, in the order of these, as in the classes.txt of many "
+    "data sets.",
 )
 @click.option(
     "--accuracy",
@@ -109,7 +111,10 @@ def page_command(
     if test_file is not None:
         shown = _measured(TextClassifier.load(model), test_file, source, quiet)
     texts = [*examples, *(_texts_of(examples_file) if examples_file is not None else ())]
-    names = None if class_names is None else _lines_of(class_names)
+    names = None
+    if class_names is not None:
+        labels = TextClassifier.load(model).classes_.tolist()
+        names = _in_order_of(labels, _lines_of(class_names))
     size = write_page(output, model, PageText(title, description, texts, shown, names))
     say(f"Wrote {output}, {size / 1e6:.1f} MB. Open it in a browser.", quiet)
     if size > LARGE:
@@ -125,6 +130,19 @@ def _lines_of(path: str) -> list[str]:
             raise click.UsageError(
                 f"--class-names {path} is not a text in UTF-8: {error}"
             ) from None
+
+
+def _in_order_of(labels: list[Any], names: list[str]) -> list[str]:
+    """Names of labels, in the order of the labels.
+
+    Labels from a file are text, and text is sorted: 10 comes before 2. But whoever lists the names
+    of numbers lists them from 1 to 10.
+    """
+    texts = list(map(str, labels))
+    if len(names) != len(texts) or not all(re.fullmatch(r"[+-]?\d+", text) for text in texts):
+        return names
+    named = dict(zip(sorted(texts, key=int), names, strict=True))
+    return [named[text] for text in texts]
 
 
 def _check_options(accuracy: float | None, test: str | None, source: dict[str, Any]) -> None:

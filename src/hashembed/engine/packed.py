@@ -13,11 +13,13 @@ import numpy.typing as npt
 from hashembed.core.arrays import F32, I64, U8
 from hashembed.engine.tensor_file import ModelFileError
 
-MAX_NUMBERS = 2**26  # in the rows that are not zero
-MAX_ROWS = 2**24  # of all tables, with those that are zero
+# Of all packed tables of a file: few bytes can say that there are many zeros, which take memory.
+MAX_NUMBERS = 2**26  # without the rows that are zero, if the model leaves them out of memory
+MAX_ROWS = 2**24  # with those that are zero
 MAX_VALUES = 254  # codes 0 and 1 are digits of runs of zeros
 LONGEST = 255  # what one byte adds to a gap
 _DIGITS = 40  # of the length of a run
+_AT_A_TIME = 1 << 20  # codes that are decoded at a time
 
 
 class PackedTable:
@@ -65,20 +67,26 @@ class PackedTable:
     def _numbers(self) -> F32:
         columns, total = self.shape[1], self.count * self.shape[1]
         codes = _inflated(self._codes, total, "codes")
-        is_value = codes >= 2
         if (largest := int(codes.max(initial=0))) - 1 > len(self._values):
             raise ModelFileError(f"has the code {largest} without a value")
-        # How many digits of its run are before a code, itself not counted.
-        places = np.arange(len(codes))
-        digit = places - np.maximum.accumulate(np.where(is_value, places, -1)) - 1
-        if digit.max(initial=0) > _DIGITS:
-            raise ModelFileError("has a run of zeros that is too long")
-        steps = np.where(is_value, 1, (codes.astype(np.int64) + 1) << np.maximum(digit, 0))
-        ends = np.cumsum(steps)
-        if (ends[-1] if len(ends) else 0) != total:
-            raise ModelFileError(f"has codes that do not describe {total:,} numbers")
         flat = np.zeros(total, np.float32)
-        flat[ends[is_value] - 1] = self._values[codes[is_value] - 2]
+        place, digits = 0, 0  # numbers so far; digits of the run that the last part ended in
+        for start in range(0, len(codes), _AT_A_TIME):
+            part = codes[start : start + _AT_A_TIME]
+            is_value, places = part >= 2, np.arange(len(part))
+            # How many digits of its run are before a code, itself not counted.
+            last = np.maximum.accumulate(np.where(is_value, places, -1 - digits))
+            digit = places - last - 1
+            if digit.max(initial=0) > _DIGITS:
+                raise ModelFileError("has a run of zeros that is too long")
+            steps = np.where(is_value, 1, (part.astype(np.int64) + 1) << np.maximum(digit, 0))
+            ends = place + np.cumsum(steps)
+            place, digits = int(ends[-1]), len(part) - 1 - int(last[-1])
+            if place > total:
+                break
+            flat[ends[is_value] - 1] = self._values[part[is_value] - 2]
+        if place != total:
+            raise ModelFileError(f"has codes that do not describe {total:,} numbers")
         return np.ascontiguousarray(flat.reshape(columns, self.count).T)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hashembed.classify.header_facts import count_parameters
+from hashembed.classify.header_facts import count_parameters, describe_bytes, describe_tables
 
 if TYPE_CHECKING:
     from hashembed.classify.trained import TrainedClassifier
@@ -54,17 +54,12 @@ class Subject:
         if accuracy is not None:
             right = "exactly right on" if self._multilabel else "right on"
             found.append((f"{right} {accuracy.measured}", f"{accuracy.share:.1%}"))
-        unit = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-        return [*found, ("model", unit)]
+        return [*found, ("model", describe_bytes(size))]
 
     def facts(self, given: Accuracy | None) -> list[Fact]:
         """All the rest."""
         classifier = self.classifier
-        plan, text, spec = (
-            classifier.engine_plan_,
-            classifier.text_config_,
-            classifier.engine_plan_.spec,
-        )
+        plan, text = classifier.engine_plan_, classifier.text_config_
         meta, parameters = self.header["meta"], count_parameters(self.header)
         bits = meta["coded"]["bits"] if meta.get("coded") else 8 if meta.get("packed") else 16
         found = [
@@ -73,12 +68,11 @@ class Subject:
             ("Punctuation", "kept" if text.punctuation == "keep" else "dropped"),
             ("Answers", "any number of labels per text" if self._multilabel else "one per text"),
             ("Parameters", f"{parameters:,}, in {bits} bits"),
-            (
-                "Tables",
-                f"K = {spec.num_embeddings:,}, B = {spec.num_buckets:,}, k = {spec.num_hashes}, "
-                f"d = {plan.embedding_dim}",
-            ),
+            ("Tables", describe_tables(meta)),
         ]
+        if text.repeats != "all":
+            once = "each n-gram of a text counts once"
+            found.insert(3, ("Repeats", once if text.repeats == "once" else "damped"))
         if plan.members > 1:
             found.append(("Members", f"{plan.members}, mean of their {plan.votes}"))
         if given is not None and given.macro_f1 is not None:

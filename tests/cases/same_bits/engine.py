@@ -70,4 +70,7 @@ def cases():
         clf = TextClassifier(threads=2, passes=2, **options).fit(texts, labels)
         answers = [clf.predict_proba([text]) for text in texts[:20]]
         yield f"texts {options}", (clf.model_.tensors(), clf.predict_proba(texts), answers)
+        small = clf.compress(texts, size=6_000)
+        answers = [small.predict_proba([text]) for text in texts[:20]]
+        yield f"small {options}", (small.model_.tensors(), small.predict_proba(texts), answers)
         yield f"explained {options}", [ngram.text for ngram in clf.explain(texts[0]).ngrams]

@@ -128,6 +128,23 @@ def test_without_texts(full, tmp_path):
     assert coarse.compression_.bytes_after < clf.compress(bits=6).compression_.bytes_after
 
 
+def test_tables_that_no_small_file_can_hold(monkeypatch, full, tmp_path):
+    """Nothing is written that cannot be loaded: fewer members, or an error that says what helps."""
+    clf, texts, _, _ = full
+    one = clf.compress(bits=4).model_.parts[0]
+    numbers = sum(table.size for name, table in one.tensors().items() if name in "EP")
+    for module in ("compress.tables", "model_file"):
+        monkeypatch.setattr(f"hashembed.classify.{module}.MAX_NUMBERS", numbers)
+    small = clf.compress(bits=4)
+    assert small.engine_plan_.members == 1
+    small.save(tmp_path / "small")
+    TextClassifier.load(tmp_path / "small")
+    monkeypatch.setattr("hashembed.classify.compress.tables.MAX_NUMBERS", numbers - 1)
+    with pytest.raises(ValueError, match=r"a small file has at most .* Give the training data"):
+        clf.compress(bits=4)
+    assert clf.compress(texts, bits=4).compression_.with_texts
+
+
 def test_several_labels_per_text():
     texts, labels = documents(800, 5)
     several = [[label] if i % 3 else [label, "c0"] for i, label in enumerate(labels)]
@@ -170,12 +187,55 @@ def test_learning_goes_on(full, tmp_path):
     )
 
 
+@pytest.mark.parametrize("with_texts", [True, False])
+def test_every_size_from_the_least_on_can_be_had(full, tmp_path, with_texts):
+    """The error names the least size, and that is none of a few that no search meets."""
+    clf, texts, labels, _ = full
+    data, lines = (texts, labels) if with_texts else (None, None), []
+    with pytest.raises(ValueError, match="labels and settings alone take") as found:
+        clf.compress(*data, size=100, progress=lines.append)
+    assert sum("Trial" in line for line in lines) < 5
+    least = int(str(found.value).split("alone take ")[1].split(" bytes")[0].replace(",", ""))
+    for size in (*range(least, least + 40, 3), least + 100):
+        small = clf.compress(*data, size=size)
+        small.save(tmp_path / "small")
+        assert (tmp_path / "small").stat().st_size <= size
+        TextClassifier.load(tmp_path / "small").predict(texts[:3])
+    with pytest.raises(ValueError, match="alone take"):
+        clf.compress(*data, size=least - 1)
+
+
+def test_labels_of_another_task_are_refused(full):
+    """Both models would be wrong about every row, and any loss would be none."""
+    clf, texts, labels, test = full
+    message = "knows none of the labels .* found 'yes', but its own are such as 'c0'"
+    with pytest.raises(ValueError, match=message):
+        clf.compress(texts, ["yes"] * len(texts), size=20_000)
+    with pytest.raises(ValueError, match=message):
+        clf.compress(max_loss=0, validation=(texts, ["yes"] * len(texts)))
+    found = clf.compress(texts, ["yes"] * len(texts), size=20_000, validation=test).compression_
+    assert found.loss < 3
+    mixed = clf.compress(texts, size=20_000, validation=(texts, ["yes", *labels[1:]]))
+    assert mixed.compression_.measured == len(texts)
+    several = TextClassifier(effort="fast").fit(["a b", "c d"] * 9, [["x"], []] * 9)
+    with pytest.raises(ValueError, match="found 'z', but its own are such as 'x'"):
+        several.compress(["a b"] * 20, [["z"]] * 20)
+    assert several.compress(["c d"] * 20, [[]] * 20).compression_.measured == 2
+
+
 def test_what_cannot_be_had_is_said(full, tmp_path):
     clf, texts, labels, _ = full
     with pytest.raises(ValueError, match="alone take"):
         clf.compress(texts, size=100)
     with pytest.raises(ValueError, match="labelled texts"):
         clf.compress(texts, max_loss=1.0)
+    with pytest.raises(TypeError, match=r"max_loss must be points of accuracy, .*, found '1'"):
+        clf.compress(texts, labels, max_loss="1")
+    with pytest.raises(ValueError, match="labels need texts"):
+        clf.compress(labels=labels)
+    few = clf.compress(texts[:9], labels[:9], size=20_000).compression_
+    assert f"accuracy on {few.measured} row" in str(few)
+    assert few.measured > 1 or "rows" not in str(few)
     with pytest.raises(ValueError, match="give one of"):
         clf.compress(texts, size=1000, bits=4)
     with pytest.raises(ValueError, match="bits"):

@@ -1,5 +1,6 @@
 """Packed tables: the specification in plain Python, round trips, and damaged streams."""
 
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -58,6 +59,41 @@ def test_round_trip(case):
     packed = packed_table(**tensors, count=len(rows), shape=shape)
     np.testing.assert_array_equal(np.asarray(packed), wanted)
     np.testing.assert_array_equal(read_plainly(tensors, len(rows), shape), wanted)
+
+
+def test_runs_across_the_parts_that_are_decoded_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    values = np.array([-2.5, 0.25], np.float32)
+    for _ in range(40):
+        shape = (200, int(rng.integers(1, 6)))
+        rows = np.flatnonzero(rng.random(200) < 0.7)
+        sparse = rng.random((len(rows), shape[1])) < rng.choice([0.01, 0.1, 0.9])
+        codes = np.where(sparse, rng.integers(1, 3, sparse.shape), 0)
+        tensors = pack(rows, codes, values)
+        wanted = np.zeros(shape, np.float32)
+        wanted[rows] = np.concatenate([[np.float32(0)], values])[codes]
+        monkeypatch.setattr("hashembed.engine.packed._AT_A_TIME", int(rng.integers(1, 9)))
+        packed = packed_table(**tensors, count=len(rows), shape=shape)
+        np.testing.assert_array_equal(np.asarray(packed), wanted)
+
+
+def test_decoding_takes_memory_in_proportion_to_the_numbers():
+    """Not eight bytes, several times, for each of them."""
+    count = 2**22
+    tensors = {
+        "rows": np.frombuffer(zlib.compress(bytes(count)), np.uint8),
+        "codes": np.frombuffer(zlib.compress(b"\2" * count), np.uint8),
+        "values": np.ones(1, np.float32),
+    }
+    packed = packed_table(**tensors, count=count, shape=(count, 1))
+    tracemalloc.start()
+    try:
+        found = packed._numbers()
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.sum() == count
+    assert most < 16 * count + 80 * 2**20
 
 
 def test_the_example_of_the_specification():

@@ -10,6 +10,7 @@ import pytest
 from hashembed import TextClassifier
 from hashembed.core.native.library import runtime
 from hashembed.engine.ensemble import Ensemble
+from hashembed.engine.shallow.listed import ListedModel
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.shallow.texts import classes_of, score_texts
 from hashembed.hashing.spec import HashSpec
@@ -50,6 +51,45 @@ def test_as_the_two_steps(options, members):
     assert len(bags.keys) > 1024  # more than there is space for at first
     chosen = classes_of(clf.model_, clf.text_config_, TEXTS)
     assert chosen == clf.model_.scores(bags).argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize("classes", [2, 40])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_compressed_models(options, classes):
+    """Those that keep only some rows, and those with whole tables, the same bits as of bags."""
+    texts = [f"w{i} w{i * 7 % 50} good film" for i in range(400)]
+    labels = [str(i % classes) for i in range(400)]
+    full = TextClassifier(threads=1, effort="fast", members=2, **options).fit(texts, labels)
+    unknown = "nothing-of-this-was-seen"
+    for clf in (full.compress(texts, size=9_000), full.compress(size=9_000)):
+        for some in (TEXTS, texts[:30], *([text] for text in [*TEXTS, *texts[:5], unknown])):
+            z, counts = score_texts(clf.model_, clf.text_config_, some)
+            own = text_to_bags(some, clf.text_config_)
+            assert np.array_equal(z, clf.model_.scores(own))
+            assert counts.tolist() == own.lengths.tolist()
+        bags = text_to_bags(texts[:64], clf.text_config_)
+        chosen = classes_of(clf.model_, clf.text_config_, texts[:64])
+        assert chosen == clf.model_.scores(bags).argmax(axis=1).tolist()
+        assert len({*chosen}) > 1
+        clf.partial_fit(["w1 good"] * 9, ["a new label"] * 9)
+        z, _ = score_texts(clf.model_, clf.text_config_, texts[:9])
+        assert np.array_equal(z, clf.model_.scores(text_to_bags(texts[:9], clf.text_config_)))
+
+
+def test_an_ensemble_with_a_member_of_some_rows():
+    config, rng = TextConfig(), np.random.default_rng(0)
+    tensors = {
+        "E": rng.standard_normal((9, 3), np.float32),
+        "W": rng.standard_normal((4, 3), np.float32),
+        "bias": rng.standard_normal(4, np.float32),
+    }
+    rows = np.arange(0, 63, 7)
+    listed = ListedModel.from_rows(HashSpec(64, 64, 1, seed=5), rows, tensors)
+    other = ShallowModel(HashSpec(500, 50, 2, seed=1), 16, 4, seed=1)
+    bags = text_to_bags(TEXTS, config)
+    for members in ([listed, other], [other, listed, other], [listed, listed]):
+        z, _ = score_texts(Ensemble(members), config, TEXTS)
+        assert np.array_equal(z, Ensemble(members).scores(bags))
 
 
 @pytest.mark.parametrize("members", [1, 3])

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from hashembed.classify.compress.coding import Fineness
 from hashembed.classify.compress.report import Compression
-from hashembed.classify.compress.student import MOST_NGRAMS, fold
+from hashembed.classify.compress.student import MOST_NGRAMS, fold, nothing
 from hashembed.classify.compress.tables import Tables
 from hashembed.classify.engine_plan import EnginePlan
 from hashembed.classify.model_file import bytes_saved
+from hashembed.classify.targets import encode
 from hashembed.classify.trained import TrainedClassifier, shallow_model
 from hashembed.core.arrays import F64
 from hashembed.core.checks import whole_number
@@ -29,6 +31,7 @@ TRIALS, NEAR = 12, 0.97  # of a size: a file may be this much smaller than asked
 LOSS_TRIALS = 9
 # Prices, relative to the mean cost of leaving a row out.
 _LOWEST, _FIRST, _HIGHEST = 2.0**-20, 2.0**-6, 2.0**8
+_NOTHING = 1e30  # a price at which no row is kept
 _POWER = 0.8  # the size is about price ** -0.8
 MOST_AXES, AXES_SHARE = 64, 0.25  # numbers of an n-gram; the share of a size that W may take
 BYTES_A_ROW, BYTES_A_CLASS = 1.5, 0.12  # fewer than a row takes: how many n-grams are looked at
@@ -63,15 +66,20 @@ class Wish:
         asked = {"size": self.size, "bits": self.bits, "max_loss": self.max_loss}
         found = [given(name, value) for name, value in asked.items() if value is not None]
         if len(found) != 1:
-            raise ValueError(f"give one of size, bits and max_loss, found {' and '.join(found)}")
+            size, bits, max_loss = map(named, asked)
+            raise ValueError(
+                f"give one of {size}, {bits} and {max_loss}, found {' and '.join(found)}"
+            )
         if self.size is not None:
             whole_number("size", self.size, 1, 2**40)
         if self.bits is not None:
             whole_number("bits", self.bits, FEWEST_BITS, MOST_BITS)
-        if self.max_loss is not None and not 0 <= self.max_loss < 100:
-            raise ValueError(
+        points: Any = self.max_loss  # which may be of any type
+        is_number = isinstance(points, Real)
+        if points is not None and not (is_number and 0 <= points < 100):
+            raise (ValueError if is_number else TypeError)(
                 f"{named('max_loss')} must be points of accuracy, from 0 to below 100, found "
-                f"{self.max_loss}"
+                f"{points!r}"
             )
 
 
@@ -143,7 +151,12 @@ def _from_texts(
     most = MOST_NGRAMS if wish.size is None else int(wish.size / least)
     axes = MOST_AXES
     if wish.size is not None:  # each takes 2 bytes for every class
-        axes = min(max(int(AXES_SHARE * wish.size / (2 * len(clf.classes_))), 1), MOST_AXES)
+        each = 2 * len(clf.classes_)
+        axes = min(max(int(AXES_SHARE * wish.size / each), 1), MOST_AXES)
+        empty = _Trials(clf, nothing(model, clf.engine_plan_, clf.threads), say).of_nothing(
+            wish.size
+        )
+        axes = min(axes, 1 + (wish.size - bytes_saved(empty)) // each)
     source = fold(model, clf.engine_plan_, bags, most, axes, clf.threads)
     trials = _Trials(clf, source, say)
     if before is not None:
@@ -228,17 +241,21 @@ class _Trials(Generic[C]):
                 best = found, Fineness(price)
                 if taken >= NEAR * size or price <= least:
                     break
+            elif taken > size and _kept_rows(found) == 0:
+                break  # nothing is smaller
             known.append((price, taken))
             price = max(_next_price(known, (1 + NEAR) / 2 * size), least)
-        if best is None:
-            coarsest = bytes_saved(self.at(Fineness(1e30)))
-            if coarsest > size:
-                raise ValueError(
-                    f"cannot compress the model to {size:,} bytes: labels and settings alone take "
-                    f"{coarsest:,} bytes. Ask for more than that"
-                )
-            raise ValueError(f"cannot compress the model to {size:,} bytes: found {taken:,}")
-        return best
+        return best or (self.of_nothing(size), Fineness(_NOTHING))
+
+    def of_nothing(self, size: int) -> C:
+        """A classifier without any row, if at least that has at most so many bytes."""
+        found = self.at(Fineness(_NOTHING))
+        if (least := bytes_saved(found)) > size:
+            raise ValueError(
+                f"cannot compress the model to {size:,} bytes: labels and settings alone take "
+                f"{least:,} bytes. Ask for at least that"
+            )
+        return found
 
     def _of_loss(self, judge: "_Judge", points: float) -> tuple[C, Fineness]:
         """The coarsest classifier found that loses at most so many points."""
@@ -270,6 +287,8 @@ class _Judge:
     def __init__(self, clf: TrainedClassifier, validation: tuple[Any, Any] | None) -> None:
         self.validation = validation
         self.rows = 0 if validation is None else len(validation[0])
+        if validation is not None and self.rows:
+            _check_known(clf, validation[1])
         self.before = self.accuracy(clf)
 
     def accuracy(self, clf: TrainedClassifier) -> float | None:
@@ -281,6 +300,17 @@ class _Judge:
         return 100 * ((self.before or 0.0) - (self.accuracy(clf) or 0.0))
 
 
+def _check_known(clf: TrainedClassifier, labels: Any) -> None:
+    """Refuse labels of another task: every model would be wrong, and no loss would be found."""
+    truth, own = encode(labels, clf.classes_, clf.label_form_), clf.classes_.tolist()
+    numbers = truth.labels.labels
+    if len(numbers) and (numbers >= len(own)).all():
+        raise ValueError(
+            "the model knows none of the labels that its accuracy would be measured with: found "
+            f"{truth.classes.tolist()[len(own)]!r:.50}, but its own are such as {own[0]!r:.50}"
+        )
+
+
 def _next_price(known: list[tuple[float, int]], size: float) -> float:
     """The price at which the size is to be expected, by what is known of others."""
     (price, taken), power = known[-1], _POWER
@@ -290,7 +320,7 @@ def _next_price(known: list[tuple[float, int]], size: float) -> float:
             slope = float(np.log(taken / size_then) / np.log(price / other))
             power = min(max(-slope, _POWER / 4), 2 * _POWER)
     # Rounded: the last bits of powers and logarithms differ between machines.
-    return float(np.float32(min(price * (taken / size) ** (1 / power), 1e30)))
+    return float(np.float32(min(price * (taken / size) ** (1 / power), _NOTHING)))
 
 
 def _checked(texts: Any, labels: Any) -> tuple[Any, Any]:

@@ -43,7 +43,8 @@ class Compression:
         heads = ["model", "bytes"]
         rows = [["full", f"{self.bytes_before:,}"], ["compressed", f"{self.bytes_after:,}"]]
         if self.accuracy_before is not None and self.accuracy_after is not None:
-            heads.append(f"accuracy on {self.measured:,} rows")
+            rows_of = "row" if self.measured == 1 else "rows"
+            heads.append(f"accuracy on {self.measured:,} {rows_of}")
             rows[0].append(f"{self.accuracy_before:.2%}")
             rows[1].append(f"{self.accuracy_after:.2%}")
         return heads, rows

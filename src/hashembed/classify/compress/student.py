@@ -77,8 +77,8 @@ def fold(
     evidence = find_evidence(model, bags, min(most, MOST_NGRAMS))
     axes = principal_axes(evidence.logits, evidence.weights, most_axes)
     axes = axes.astype(np.float16).astype(np.float64)  # as the file has them
-    spec = HashSpec(BUCKETS, BUCKETS, 1, seed=plan.spec.seed)
-    buckets = spec(evidence.keys)[1][:, 0]
+    own_plan = _plan_of(plan, axes.shape[1])
+    buckets = own_plan.spec(evidence.keys)[1][:, 0]
     order = np.argsort(buckets, kind="stable")
     own = buckets[order]
     first = np.flatnonzero(np.diff(own, prepend=-1))
@@ -87,9 +87,7 @@ def fold(
     total = np.add.reduceat(weights, first)
     vectors = np.add.reduceat(weighted, first, axis=0) / total[:, None]
     return Folded(
-        replace(
-            plan, spec=spec, embedding_dim=axes.shape[1], members=1, device="cpu", importance=False
-        ),
+        own_plan,
         own[first],
         vectors,
         total,
@@ -97,3 +95,22 @@ def fold(
         mean_bias(model),
         threads,
     )
+
+
+def nothing(model: LinearModel, plan: EnginePlan, threads: int | None) -> Folded:
+    """What `fold` gives for no n-grams, with one number for each: the least that there can be."""
+    return Folded(
+        _plan_of(plan, 1),
+        np.empty(0, np.int64),
+        np.empty((0, 1)),
+        np.empty(0),
+        np.zeros((len(model.parts[0].memory.bias), 1), np.float32),
+        mean_bias(model),
+        threads,
+    )
+
+
+def _plan_of(plan: EnginePlan, width: int) -> EnginePlan:
+    """The engine of a folded model whose n-grams have so many numbers."""
+    spec = HashSpec(BUCKETS, BUCKETS, 1, seed=plan.spec.seed)
+    return replace(plan, spec=spec, embedding_dim=width, members=1, device="cpu", importance=False)

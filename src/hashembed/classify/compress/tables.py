@@ -14,6 +14,7 @@ from hashembed.classify.engine_plan import EnginePlan
 from hashembed.core.arrays import F32, F64
 from hashembed.engine.ensemble import Ensemble
 from hashembed.engine.linear import LinearModel
+from hashembed.engine.packed import MAX_NUMBERS, MAX_ROWS
 from hashembed.engine.protocol import State
 from hashembed.engine.shallow.model import ShallowModel
 
@@ -26,10 +27,18 @@ class Tables:
     def __init__(self, model: LinearModel, plan: EnginePlan, size: int | None) -> None:
         parts = list(model.parts)
         folded = [_folded(part) for part in parts]
-        if size is not None and len(parts) > 1:
-            numbers = sum(folded[0][name].size for name in ("E", "P") if name in folded[0])
-            affordable = int(8 * size / (LEAST_BITS * numbers))
-            folded = folded[: max(min(affordable, len(parts)), 1)]
+        tables = [folded[0][name] for name in ("E", "P") if name in folded[0]]
+        numbers, rows = sum(table.size for table in tables), sum(map(len, tables))
+        if numbers > MAX_NUMBERS or rows > MAX_ROWS:
+            raise ValueError(
+                f"cannot compress the model without texts: its tables have {rows:,} rows and "
+                f"{numbers:,} numbers, and a small file has at most {MAX_ROWS:,} rows and "
+                f"{MAX_NUMBERS:,} numbers. Give the training data"
+            )
+        affordable = min(MAX_NUMBERS // numbers, MAX_ROWS // rows)
+        if size is not None:
+            affordable = min(int(8 * size / (LEAST_BITS * numbers)), affordable)
+        folded = folded[: max(affordable, 1)]
         self.members, self.threads = folded, parts[0].threads
         self.specs = [part.spec for part in parts[: len(folded)]]
         width = folded[0]["E"].shape[1]

@@ -8,6 +8,7 @@ from hashembed.core.arrays import F32, F32_2D, F64, I64, U8, U32, U32_2D
 from hashembed.core.njit import njit
 from hashembed.engine.shallow.arrays import LANES
 from hashembed.engine.shallow.kernel import score_document
+from hashembed.engine.shallow.listed_kernels import add_places
 from hashembed.text.key_kernels import text_keys
 from hashembed.text.word_kernels import Batch, Rules
 
@@ -27,6 +28,10 @@ class Weights(NamedTuple):
     num_buckets: int  # B
     importance: bool
     indexing: int
+    # Of a model with only some rows of E; empty for others. There K and B are the number of these.
+    listed: U32  # which
+    blocks: U32
+    all_buckets: int
 
 
 class Call(NamedTuple):
@@ -36,6 +41,7 @@ class Call(NamedTuple):
     data: U8  # the text, and at least 80 bytes more
     batch: Batch
     keys: I64
+    places: I64  # as long as `keys`: what a model with only some rows has instead
     rows: U32  # as long as `keys`
     buckets: U32_2D  # (k, as long as `keys`)
     h: F32_2D  # (1, columns of E)
@@ -46,8 +52,13 @@ class Call(NamedTuple):
 @njit(error_model="numpy")
 def _score(weights, call):
     """z = the logits of the keys."""
-    E, records, W, bias, seeds, K, B, importance, indexing = weights
+    E, records, W, bias, seeds, K, B, importance, indexing, listed, blocks, all_buckets = weights
     columns, k, keys = E.shape[1], len(seeds) - 1, call.keys[: call.numbers[COUNT]]
+    if len(blocks):
+        known = add_places(
+            keys, 0, len(keys), seeds[1], all_buckets, listed, blocks, call.places, 0
+        )
+        keys = call.places[:known]
     rows, buckets, h, z = call.rows, call.buckets, call.h, call.z
     score_document(
         keys, E, records, W, bias, seeds, K, B, columns, _WIDTH, _WIDE, k, importance, indexing,

@@ -10,6 +10,7 @@ from hashembed.core.arrays import F32, I64
 from hashembed.core.native.call import NativeKernel, Packed
 from hashembed.engine.linear import linear
 from hashembed.engine.protocol import Engine
+from hashembed.engine.shallow.listed import ListedModel
 from hashembed.engine.shallow.model import ShallowModel
 from hashembed.engine.shallow.text_kernel import (
     BEST,
@@ -100,7 +101,7 @@ class _Scorer:
         self.kernels = score_text.native, score_keys.native
         self.weights = [_weights(part) for part in parts]
         same = all(len(tables.bias) == self.classes for _, tables in self.known)
-        hashed = all(part.table_spec.indexing != "identity" for part in parts)
+        hashed = all(part.spec.indexing != "identity" for part in parts)
         self.can = None not in self.kernels and same and hashed
         self.ready: list[_ReadyCall] = []  # not in use: each thread takes one
 
@@ -153,6 +154,7 @@ class _ReadyCall:
             data=data,
             batch=new_batch.py_func(highest - lowest + 1),
             keys=np.empty(keys, np.int64),
+            places=np.empty(keys, np.int64),
             rows=np.empty(keys, np.uint32),
             buckets=np.empty((max(len(own.seeds) for own in weights) - 1, keys), np.uint32),
             h=np.empty((1, max(own.E.shape[1] for own in weights)), np.float32),
@@ -185,13 +187,18 @@ class _ReadyCall:
 
 
 def _weights(part: ShallowModel) -> Weights:
-    tables, spec = part.memory, part.spec
+    tables, spec = part.memory, part.table_spec
+    nothing = np.empty(0, np.uint32)
+    rows, blocks = part.listed if isinstance(part, ListedModel) else (nothing, nothing)
     return Weights(
         *(tables.E, tables.records, tables.W, tables.bias, tables.seeds),
         num_rows=spec.num_embeddings,
         num_buckets=spec.num_buckets,
         importance=part.importance,
         indexing=indexing_code(spec),
+        listed=rows,
+        blocks=blocks,
+        all_buckets=part.spec.num_buckets,
     )
 
 

@@ -269,7 +269,7 @@ async function unpack(tensors, name, [rows, columns], count) {
     return tensor;
   };
   const gaps = take("rows", "U8"), bytes = take("codes", "U8"), numbers = take("values", "F32");
-  need(isWhole(count, 0, rows) && count * columns <= 2 ** 26, `rows of ${shown(name)}`, count);
+  need(isWhole(count, 0, rows), `rows of ${shown(name)}`, count);
   check(numbers.shape[0] <= 254, `the file has ${numbers.shape[0]} values of ${shown(name)}, expected at most 254`);
   const values = Float32Array.of(0, ...finiteNumbers(numbers, `${name}.values`));
   const kept = new Int32Array((rows >>> 5) + 1), codes = new Uint8Array(count * columns);
@@ -1085,8 +1085,11 @@ async function unpackAll(tensors, packed, { K, B, k, d, members, importance }) {
     }
   }
   needNoOther(unknown, "packed");
-  const rows = sumOf(found.map(([, shape]) => shape[0]));
-  check(rows <= 2 ** 24, `the file has packed tables of ${rows} rows, expected at most ${2 ** 24}`);
+  const limit = (all, most, what) =>
+    check(!(all > most), `the file has packed tables of ${all} ${what}, expected at most ${most}`);
+  limit(sumOf(found.map(([, [rows]]) => rows)), 2 ** 24, "rows");
+  // Without importance weights, rows of zeros take no memory.
+  limit(sumOf(found.map(([name, [rows, d]]) => (importance ? rows : packed[name]) * d)), 2 ** 26, "numbers");
   for (const [name, shape] of found) {
     check(!tensors.has(name), `the file has a table ${shown(name)} that is packed, and one that is not`);
     tensors.set(name, await unpack(tensors, name, shape, packed[name]));
@@ -1100,10 +1103,10 @@ function readLabels(listed, exact) {
   check(known && kinds.size <= 1, "the file has labels that are not all strings or all numbers");
   check(new Set(exact).size === listed.length, "the file has the same label twice");
   const asText = (label, i) => (typeof label === "boolean" ? (label ? "True" : "False") : exact[i]);
-  const isLarge = (label) => Number.isInteger(label) && !Number.isSafeInteger(label);
+  const isLarge = (label, i) => Number.isInteger(label) && !Number.isSafeInteger(label) && !/[.e]/.test(exact[i]);
   return {
     labels: listed.map(asText),
-    classes: listed.map((label, i) => (isLarge(label) ? BigInt(exact[i]) : label)),
+    classes: listed.map((label, i) => (isLarge(label, i) ? BigInt(exact[i]) : label)),
   };
 }
 

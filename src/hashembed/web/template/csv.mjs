@@ -125,6 +125,12 @@ export function describe(rows) {
   return { width, header, column: named >= 0 ? named : Math.max(longest, 0) };
 }
 
+const FORMULA = /^[=+\-@\t\r\n\uff0b\uff0d\uff1d\uff20]/; // what a spreadsheet may take for the beginning of one
+const NUMBER = /^[+-]?(\d[\d.,]*|\.\d+)(e[+-]?\d+)?%?$/i;
+
+/** A cell that no spreadsheet runs: what looks like a formula, and is no number, gets an apostrophe. */
+export const guarded = (cell) => (FORMULA.test(cell) && !NUMBER.test(cell) ? `'${cell}` : cell);
+
 /** Rows as CSV that spreadsheets read as UTF-8. */
 export function toCsv(rows) {
   const cell = (text) => (/[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);

@@ -14,7 +14,7 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 /** A label or an n-gram, isolated from the direction of the writing around it. */
-export const isolated = (text, attributes) => element("bdi", attributes, visible(text));
+export const isolated = (text, attributes) => element("bdi", attributes, visible(text) || "(empty)");
 
 /** A span whose CSS variable is a number; its width or colour follows from that. */
 export function measured(attributes, name, value) {

@@ -1,13 +1,15 @@
 // Many texts at once: pasted lines, or a CSV or text file. Works in slices, so that the page reacts.
-import { CsvReader, describe, findDelimiter, toCsv } from "./csv.mjs";
+import { CsvReader, describe, findDelimiter, guarded, toCsv } from "./csv.mjs";
 import { breathe, byId, count, counted, element, isolated, measured, percent, visible } from "./dom.mjs";
 
 const SLICE = 24; // milliseconds of work before the browser may react
 const PIECE = 1 << 18; // characters of a file that are split at a time
 const LARGEST = 300e6; // bytes of a file
+const BEGINNING = 1000; // bytes that tell whether a file is text
 const PER_PAGE = 50; // rows of the table
 const SHOWN = 220; // characters of a text in the table
 const TALLIED = 12; // classes
+const NAMED = 4; // labels of a text in the table; a saved file has all
 
 export class Many {
   /** `onPick` gets a text of the table that is to be explained. */
@@ -60,7 +62,12 @@ export class Many {
     }
     const job = this.start(`Reading ${file.name}…`);
     try {
-      const text = decode(new Uint8Array(await file.arrayBuffer()));
+      const bytes = new Uint8Array(await file.arrayBuffer());
+      if (isBinary(bytes)) {
+        this.end(job, `${file.name} is not a text file. Save it as CSV in the program that it comes from, and open that file.`, true);
+        return;
+      }
+      const text = decode(bytes);
       const isTable = /\.(csv|tsv|tab)$/i.test(file.name) || /csv|tab-separated/.test(file.type);
       const rows = isTable ? await this.split(text, job) : splitLines(text).map((line) => [line]);
       if (job.stopped) {
@@ -186,14 +193,16 @@ export class Many {
       const text = this.texts[first + i];
       const cut = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text || "(empty)";
       const button = element("button", { type: "button", class: "text", dir: "auto", "data-row": first + i, title: "Show why" }, element("span", {}, visible(cut)));
-      const names = labels.flatMap((label, n) => [n ? ", " : "", isolated(label)]);
+      const names = labels.slice(0, NAMED).flatMap((label, n) => [n ? ", " : "", isolated(label)]);
+      if (labels.length > NAMED) names.push(` and ${count(labels.length - NAMED)} more`);
+      const several = labels.length > 1 ? " several" : "";
       return element(
         "tr",
         {},
         element("td", { class: "number soft" }, count(first + i + 1)),
         element("td", {}, button),
         element("td", {}, ...(labels.length ? names : ["no label"])),
-        element("td", { class: "number" }, probabilities.map(percent).join(", ")),
+        element("td", { class: `number${several}` }, probabilities.slice(0, NAMED).map(percent).join(", ")),
       );
     });
     const heads = ["", "Text (click one to see why)", "Answer", "Probability"].map((name, i) => {
@@ -231,7 +240,7 @@ export class Many {
   }
 
   save() {
-    const blob = new Blob([toCsv(this.table())], { type: "text/csv;charset=utf-8" });
+    const blob = new Blob([toCsv(this.table().map((row) => row.map(guarded)))], { type: "text/csv;charset=utf-8" });
     const address = URL.createObjectURL(blob);
     element("a", { href: address, download: "answers.csv" }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
@@ -288,6 +297,13 @@ function splitLines(text) {
   const lines = text.split(/\r\n|\n|\r/);
   if (lines.at(-1) === "") lines.pop();
   return lines;
+}
+
+/** Whether a file is not text, such as a spreadsheet or a PDF. Text does not begin with zero bytes, except in UTF-16. */
+function isBinary(bytes) {
+  const isWide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
+  const isPdf = [..."%PDF-"].every((c, i) => bytes[i] === c.charCodeAt(0));
+  return isPdf || (!isWide && bytes.subarray(0, BEGINNING).includes(0));
 }
 
 /** The text of a file: UTF-8, UTF-16 with a mark, or else Windows' Latin. */

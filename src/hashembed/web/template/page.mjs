@@ -37,7 +37,7 @@ function start(model) {
     const told = model.explain(text.value, classes.label);
     byId("why").hidden = told.ngrams.length === 0;
     if (told.ngrams.length === 0) return false;
-    byId("why-class").textContent = visible(told.label);
+    byId("why-class").textContent = visible(told.label) || "(empty)";
     words.show(text.value, told);
     const logits = model.logits(text.value);
     const mean = model.multilabel ? 0 : logits.reduce((sum, logit) => sum + logit, 0) / logits.length;
