@@ -1,6 +1,7 @@
 """Files in other places than this machine: anything that Arrow has a file system for.
 
-A location is a path, or a URI such as `s3://bucket/folder/file`, `gs://...` or `hdfs://...`.
+A location is a path, or a URI such as `s3://bucket/folder/file`, `gs://...` or `hdfs://...`. What
+follows a question mark are settings of the file system, such as `s3://bucket/file?region=eu-west-1`.
 Arrow's file systems are imported only for URIs.
 """
 
@@ -8,7 +9,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from hashembed.core.writing import write_whole
@@ -72,7 +73,7 @@ def write_location(location: str, data: bytes) -> None:
             _write(system, temporary, data)
             system.move(temporary, path)
         except BaseException:
-            if exists(f"{location.removesuffix(path)}{temporary}"):
+            with suppress(OSError):
                 system.delete_file(temporary)
             raise
 
@@ -91,7 +92,7 @@ def local_copy(location: str | os.PathLike[str], *, read: bool = True) -> Iterat
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="hashembed-") as folder:
-        local = os.path.join(folder, path.rpartition("/")[2] or "file")
+        local = os.path.join(folder, path.partition("?")[0].rpartition("/")[2] or "file")
         if read:
             with open(local, "wb") as file:
                 file.write(read_location(path))
@@ -136,7 +137,8 @@ def delete_location(location: str) -> None:
 def join_location(folder: str, *names: str) -> str:
     """The location of a file in a folder."""
     if is_uri(folder):
-        return "/".join([folder.rstrip("/"), *names])
+        base, mark, settings = folder.partition("?")
+        return "/".join([base.rstrip("/"), *names]) + mark + settings
     return os.path.join(folder, *names)
 
 
@@ -147,10 +149,11 @@ def list_files(folder: str) -> list[str]:
     system, root = file_system(folder)
     with _named(folder):
         found = system.get_file_info(FileSelector(root, recursive=True))
-    start = folder.rstrip("/").removesuffix(root.rstrip("/"))
+    base, mark, settings = folder.partition("?")
+    start = base.rstrip("/").removesuffix(root.rstrip("/"))
     paths = [info.path for info in found if info.type == FileType.File]
     below = [path for path in paths if not _hidden(path.removeprefix(root))]
-    return [start + path for path in sorted(below)]
+    return [start + path + mark + settings for path in sorted(below)]
 
 
 def is_folder(location: str) -> bool:

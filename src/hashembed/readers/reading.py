@@ -82,7 +82,8 @@ class Reading:
             )
         stream = streams.Input(source.path, source.name)
         try:
-            format = self.options.format or format_by_name(source.path)
+            path = source.path.partition("?")[0] if is_uri(source.path) else source.path
+            format = self.options.format or format_by_name(path)
             if format == "parquet" or (self.options.format is None and stream.head[:4] == PARQUET):
                 yield from self._parquet(source, stream)
             else:

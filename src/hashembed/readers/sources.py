@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hashembed.core.locations import file_system, is_folder, is_uri, list_files
+from hashembed.core.locations import is_folder, is_uri, list_files
 from hashembed.readers.report import DataError, number
 
 if TYPE_CHECKING:
@@ -71,14 +71,14 @@ def _expand(path: str, labelled: bool) -> list[Source]:
 def _expand_uri(uri: str) -> list[Source]:
     """The files of a URI; a folder stands for all files below it."""
     try:
-        if not glob.has_magic(uri):
+        base, mark, settings = uri.partition("?")
+        if (magic := re.search(r"[*[]", base)) is None:
             if not is_folder(uri):
                 return [Source(uri)]
             found, lacking = list_files(uri), "this folder has no files"
         else:
-            file_system(uri)  # refuses a scheme that is unknown before its pattern is cut
-            before = uri[: re.search(r"[*?[]", uri).start()]  # type: ignore[union-attr]
-            inside = list_files(before[: before.rindex("/") + 1])
+            above = base[: base.rindex("/", 0, magic.start()) + 1]
+            inside = list_files(above + mark + settings)
             found = [each for each in inside if _matches(each.split("/"), uri.split("/"))]
             lacking = "no file matches this pattern"
     except OSError as error:
