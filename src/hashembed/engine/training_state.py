@@ -91,6 +91,11 @@ def _assemble(tensors: Arrays, meta: Any) -> TrainingState:
     best_pass = whole_number("best_pass", meta["best_pass"], -1, len(history.epochs) - 1)
     steps = whole_number("steps", meta["steps"], 0, 2**62)
     loss = float(meta["loss"])
-    if not parts["now"] or isnan(best) or not isfinite(loss) or (best_pass >= 0) != bool(parts["best"]):
+    if (
+        not parts["now"]
+        or isnan(best)
+        or not isfinite(loss)
+        or (best_pass >= 0) != bool(parts["best"])
+    ):
         raise ModelFileError("has no state of its last pass, or none of its best")
     return TrainingState(history, parts["now"], best, best_pass, parts["best"], steps, loss)
