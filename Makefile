@@ -10,7 +10,7 @@ CORE_TESTS = tests/core/test_build.py tests/core/test_draws.py tests/core/test_w
   tests/classify/test_model_file.py tests/classify/test_streaming.py \
   tests/classify/test_targets.py tests/cli
 
-.PHONY: help install kernels test test-slow test-gpu wheel test-wheel npm npm-types lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids
+.PHONY: help install kernels test test-slow test-gpu test-ray test-spark wheel test-wheel npm npm-types lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -26,7 +26,7 @@ test:            ## the ordinary tests, two processes
 	$(PYTHON) -m pytest
 
 test-slow:       ## also what takes minutes
-	$(PYTHON) -m pytest -m "not gpu" -o faulthandler_timeout=3600
+	$(PYTHON) -m pytest -m "not gpu and not ray and not spark" -o faulthandler_timeout=3600
 
 test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's compute-sanitizer
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:benchmark -n 8 -v -m "gpu or not gpu" tests/nn
@@ -34,6 +34,15 @@ test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's com
 	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -p no:benchmark -n 0 \
 	  -m "gpu or not gpu" tests/nn/gpu tests/nn/engine \
 	  -k "test_bags_of_any_length or (test_row_optimizers and adam and None) or plain_loop" || exit 1; done
+
+test-ray:        ## what needs a Ray cluster, which the tests start on this machine
+	$(PYTHON) -m pytest -n 0 -v -m ray tests/distributed
+
+test-spark:      ## the recipe for Spark; installs pyspark and needs Java 17 or later
+	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version > /dev/null 2>&1 || { echo "found no Java, which Spark needs: install Java 17 or later" \
+	  "(Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
+	$(PYTHON) -m pip install -q -c constraints.txt "pyspark[sql]"
+	$(PYTHON) -m pytest -n 0 -v -m spark tests/distributed
 
 wheel:           ## a wheel with compiled kernels for any Linux on x86-64, in the folder dist
 	$(PYTHON) -m venv build/venv-auditwheel
