@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hashembed.distributed.columns import Skipped
 
 LOCAL, AUTO, CLIENT = "local", "auto", "ray://"
+SECONDS = 10  # to wait for a cluster to answer
 
 on_option = click.option(
     "--on",
@@ -54,18 +55,40 @@ def cluster(on: str, quiet: bool) -> Iterator[None]:
     from hashembed.distributed.cluster import load_ray
 
     ray = load_ray()
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    _check_address(on)
     try:
-        ray.init(None if on == LOCAL else on, logging_level="error", log_to_driver=not quiet)
+        ray.init(on, logging_level="error", log_to_driver=not quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise click.ClickException(f"Cannot connect to the Ray cluster {on!r}: {first}") from None
+    # Its stacks of errors go to its own log files; the command prints the error itself.
+    for handler in logging.getLogger("ray.data").handlers:
+        handler.setLevel(logging.CRITICAL)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = not quiet and sys.stderr.isatty()
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_address(on: str) -> None:
+    """Refuse an address where nobody listens. Ray would try for minutes."""
+    import socket
+
+    host, colon, port = on.removeprefix(CLIENT).partition(":")
+    if not colon:
+        if on in (LOCAL, AUTO):
+            return
+        raise click.BadParameter(
+            f"found {on!r}, expected local, auto, or an address such as ray://head:10001.",
+            param_hint="--on",
+        )
+    try:
+        with socket.create_connection((host, int(port)), timeout=SECONDS):
+            pass
+    except (OSError, ValueError, OverflowError) as error:
+        raise click.ClickException(f"Cannot connect to the Ray cluster {on!r}: {error}.") from None
 
 
 def run_there(on: str, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -171,11 +194,11 @@ def _predict(
     import os
 
     import hashembed.distributed as hd
-    from hashembed.distributed.cluster import plain_errors
+    from hashembed.distributed.cluster import column_names, plain_errors
 
     keep = options.pop("keep")
     ds = hd.read(data, labelled=False, keep=keep, **source)
-    kept = [name for name in ds.columns() or [] if name != "text"] if keep is True else keep
+    kept = [name for name in column_names(ds) if name != "text"] if keep is True else keep
     found = hd.predict(classifier, ds, keep=["text", *kept] if keep is True else kept, **options)
     with plain_errors():
         found.write_parquet(output if is_uri(output) else os.path.abspath(output))

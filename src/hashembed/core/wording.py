@@ -21,6 +21,11 @@ def command_options(options: Mapping[str, str]) -> Iterator[None]:
         _options = before
 
 
+def option_names() -> Mapping[str, str]:
+    """The options of the running command, for `command_options` in another process."""
+    return _options
+
+
 def named(name: str) -> str:
     """An argument as the subject of a sentence: `label`, or `--label`."""
     return _options.get(name, name)

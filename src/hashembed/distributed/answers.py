@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hashembed.distributed.cluster import connected
+from hashembed.distributed.cluster import column_names, connected
 from hashembed.distributed.columns import Columns, Names, Skipped
 from hashembed.distributed.groups import Group, add_up, fetch, in_order, run_groups
 from hashembed.readers.report import DataError
@@ -49,7 +49,7 @@ def predict(
     ray = connected()
     clf._fitted()
     columns = Columns.of(ds, text, None)
-    have = [name for name in ds.columns() or [] if name != columns.note]
+    have = [name for name in column_names(ds) if name != columns.note]
     kept = have if keep is True else [] if keep is False else list(keep)
     if missing := [name for name in kept if name not in have]:
         listed = ", ".join(map(repr, have))

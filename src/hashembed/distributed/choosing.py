@@ -10,7 +10,7 @@ import pyarrow as pa
 from hashembed.core.arrays import F64, I64
 from hashembed.core.arrow_columns import number_column
 from hashembed.core.checks import whole_number
-from hashembed.distributed.cluster import connected
+from hashembed.distributed.cluster import connected, plain_errors
 from hashembed.distributed.columns import Columns, Names, Skipped
 from hashembed.distributed.groups import Group, add_up, fetch, remote_task, results, run_groups
 from hashembed.hashing.spec import id_keys
@@ -115,7 +115,9 @@ def take_sample(ds: Any, columns: Columns, rows: int, seed: int) -> Drawn:
     A row's number and the seed decide how early it is drawn, so the sample is the same for any
     division into blocks.
     """
-    share = min(1.0, (1.5 * rows + 1000) / max(int(ds.count()), 1))  # enough, almost certainly
+    with plain_errors():
+        count = int(ds.count())
+    share = min(1.0, (1.5 * rows + 1000) / max(count, 1))  # enough, almost certainly
     groups = run_groups(columns.select(ds), "sample", _draw, columns, rows, seed, share)
     total = add_up(groups, "sample: sum", _add_drawn)
     if total is None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from hashembed.readers.report import DataError
 
+ADDED = "\nFailed to "  # how Ray begins what it adds to messages, about its own settings
+
 
 def load_ray() -> Any:
     """The module `ray`."""
@@ -51,9 +53,16 @@ def plain_errors() -> Iterator[None]:
     except ray.exceptions.RayError as error:
         cause = _innermost(error)
         if isinstance(cause, DataError | ValueError | TypeError | ArithmeticError | OSError):
-            cause.__notes__ = []  # Ray's, about its settings
+            if cause.args and isinstance(cause.args[0], str):
+                cause.args = (cause.args[0].partition(ADDED)[0], *cause.args[1:])
             raise cause from None
         raise
+
+
+def column_names(ds: Any) -> list[str]:
+    """The columns of a dataset; its first rows may have to be read."""
+    with plain_errors():
+        return list(ds.columns() or [])
 
 
 def _innermost(error: BaseException) -> BaseException:

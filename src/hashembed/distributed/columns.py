@@ -10,6 +10,7 @@ import pyarrow as pa
 from hashembed.core.arrays import I64
 from hashembed.core.checks import one_of
 from hashembed.core.wording import given, named
+from hashembed.distributed.cluster import column_names
 from hashembed.readers.report import KEPT, DataError, Problem, number
 from hashembed.readers.rows import encoded, joined
 
@@ -34,7 +35,7 @@ class Columns:
         """Check that the dataset has these columns."""
         one_of("on_error", on_error, ("stop", "skip"))
         texts = (text,) if isinstance(text, str) else tuple(text)
-        have = list(ds.columns() or [])
+        have = column_names(ds)
         for option, name in [*(("text", t) for t in texts), ("label", label)]:
             if name is not None and name not in have:
                 listed = ", ".join(map(repr, have)) or "none"

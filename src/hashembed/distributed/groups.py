@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from hashembed.core.wording import command_options, option_names
 from hashembed.distributed.cluster import cluster_cores, load_ray, plain_errors
 
 GROUP_BYTES = 32 << 20  # of the columns that are used
@@ -106,17 +107,28 @@ def run_groups(
         yield _finished(waiting.popleft())
 
 
-def remote_task(stage: str, cores: int = 1, **options: Any) -> Any:
+def remote_task(stage: str, cores: int = 1, **options: Any) -> "Task":
     """A Ray function that calls its first argument with the others.
 
     Ray runs it again if its node or its process dies, however often; an exception is final.
     """
     found = load_ray().remote(max_retries=-1, num_cpus=cores, **options)(_call)
-    return found.options(name=f"hashembed: {stage}")
+    return Task(found.options(name=f"hashembed: {stage}"))
 
 
-def _call(work: Callable[..., Any], *arguments: Any) -> Any:
-    return work(*arguments)
+class Task(NamedTuple):
+    """A Ray function, whose messages name options as those of this process do."""
+
+    function: Any
+
+    def remote(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call it -> a reference to the result."""
+        return self.function.remote(dict(option_names()), work, *arguments)
+
+
+def _call(options: dict[str, str], work: Callable[..., Any], *arguments: Any) -> Any:
+    with command_options(options):
+        return work(*arguments)
 
 
 def _finished(reference: Any) -> Any:

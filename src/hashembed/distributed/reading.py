@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 import pyarrow as pa
 
+from hashembed.core.wording import command_options, option_names
 from hashembed.distributed.cluster import connected
 from hashembed.distributed.columns import NOTE
 from hashembed.distributed.groups import in_order
@@ -46,7 +47,12 @@ def read(paths: Paths, *, labelled: bool = True, **options: Unpack[ReadOptions])
         _read_files,
         batch_size=None,
         batch_format="pyarrow",
-        fn_kwargs={"sources": listed, "options": checked, "schema": schema},
+        fn_kwargs={
+            "sources": listed,
+            "options": checked,
+            "schema": schema,
+            "names": dict(option_names()),
+        },
         num_cpus=1,
     )
     return in_order(found)
@@ -62,15 +68,16 @@ def _schema(sources: list[Source], options: Options) -> pa.Schema:
 
 
 def _read_files(
-    batch: pa.Table, sources: Any, options: Options, schema: pa.Schema
+    batch: pa.Table, sources: Any, options: Options, schema: pa.Schema, names: dict[str, str]
 ) -> Iterator[pa.Table]:
-    """The task: the rows of some files."""
+    """The task: the rows of some files. Messages name options as `names` says."""
     import ray
 
     known: list[Source] = ray.get(sources)
-    for number in batch["source"].to_pylist():
-        for table in _tables(known, number, options):
-            yield _as(table, schema)
+    with command_options(names):
+        for number in batch["source"].to_pylist():
+            for table in _tables(known, number, options):
+                yield _as(table, schema)
 
 
 def _tables(sources: list[Source], number: int, options: Options) -> Iterator[pa.Table]:
