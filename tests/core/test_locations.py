@@ -11,6 +11,7 @@ from tests.cases.s3_server import BUCKET, s3_server
 from hashembed import TextClassifier
 from hashembed.core import locations
 from hashembed.core.locations import (
+    delete_folder,
     delete_location,
     exists,
     is_uri,
@@ -71,6 +72,10 @@ def test_a_file_is_written_whole(folder):
         assert list_files(folder) == [place]
     delete_location(place)
     assert not exists(place)
+    write_location(place, b"again")
+    for _ in range(2):  # the second time there is nothing to do
+        delete_folder(join_location(folder, "sub"))
+        assert not exists(place)
 
 
 def test_a_copy_on_this_machine(folder):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from hashembed.core.writing import write_whole
+from hashembed.core.writing import Parts, write_whole
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -52,15 +52,15 @@ def read_location(location: str) -> bytes:
         return bytes(file.read())
 
 
-def write_location(location: str, data: bytes) -> None:
-    """Write or replace a file. It appears complete, or not at all.
+def write_location(location: str, data: bytes | Any) -> None:
+    """Write bytes, or another buffer, to a file. It appears complete, or not at all.
 
     Object stores such as S3 show an object when its upload is complete. Elsewhere the file is
     written under another name and then moved.
     """
     if not is_uri(location):
         os.makedirs(os.path.dirname(location) or ".", exist_ok=True)
-        write_whole(location, data)
+        write_whole(location, Parts(0, bytes, [data]))
         return
     system, path = file_system(location)
     with _named(location):
@@ -134,6 +134,18 @@ def delete_location(location: str) -> None:
         system.delete_file(path)
 
 
+def delete_folder(location: str) -> None:
+    """Delete a folder with all that is in it, if it is there."""
+    if not is_uri(location):
+        import shutil
+
+        shutil.rmtree(location, ignore_errors=True)
+        return
+    system, path = file_system(location)
+    with _named(location), suppress(FileNotFoundError):
+        system.delete_dir(path)
+
+
 def join_location(folder: str, *names: str) -> str:
     """The location of a file in a folder."""
     if is_uri(folder):
@@ -169,7 +181,7 @@ def _hidden(path: str) -> bool:
     return any(name.startswith((".", "_")) for name in path.split("/"))
 
 
-def _write(system: "FileSystem", path: str, data: bytes) -> None:
+def _write(system: "FileSystem", path: str, data: Any) -> None:
     with system.open_output_stream(path) as stream:
         stream.write(data)
 

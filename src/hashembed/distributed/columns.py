@@ -1,7 +1,8 @@
 """The columns of a dataset that are texts and labels, and rows that lack them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,8 +70,7 @@ class Columns:
             return Texts(texts, labels, numbers)
         problems = (self._problem(first, int(row), table, texts) for row in wrong)
         if self.on_error == "stop":
-            skip = given("on_error", "skip")
-            raise DataError(f"{next(problems)} (to skip such rows, give {skip})")
+            raise DataError(f"{next(problems)} ({to_skip()})")
         skipped.add(problems, len(wrong))
         good = np.delete(np.arange(len(table)), wrong)
         kept = None if labels is None else labels.take(good)
@@ -106,20 +106,43 @@ class Texts(NamedTuple):
     numbers: I64  # of the rows in the dataset, from 0
 
 
+def to_skip() -> str:
+    """What to do about a row that cannot be used."""
+    return f"to skip such rows, give {given('on_error', 'skip')}"
+
+
 @dataclass
 class Skipped:
-    """Rows that were left out: how many, and the first of them."""
+    """Rows that were left out: how many, and the problems of the first."""
 
     rows: int = 0
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem | str] = field(default_factory=list)  # strings are notes of `read`
 
-    def add(self, problems: Any, rows: int) -> None:
+    def add(self, problems: Iterable[Problem | str], rows: int) -> None:
         """Count rows, and keep some of their problems."""
         self.rows += rows
-        for problem in problems:
-            if len(self.problems) >= KEPT:
-                break
-            self.problems.append(str(problem))
+        self.problems += islice(problems, KEPT - len(self.problems))
+
+    def to_json(self) -> str:
+        """As one string, for a column of a table."""
+        import json
+
+        found = [p if isinstance(p, str) else asdict(p) for p in self.problems]
+        return json.dumps({"rows": self.rows, "problems": found})
+
+    @classmethod
+    def from_json(cls, saved: str, first: int) -> "Skipped":
+        """From `to_json`, of rows that begin at `first`; "" is nothing."""
+        import json
+
+        if not saved:
+            return cls()
+        found = json.loads(saved)
+        problems = [
+            p if isinstance(p, str) else Problem(**{**p, "line": p["line"] + first})
+            for p in found["problems"]
+        ]
+        return cls(found["rows"], problems)
 
     def add_note(self, note: str) -> None:
         """Count what a note of `read` counts."""
@@ -136,7 +159,7 @@ class Skipped:
         if not self.problems:
             return text
         more = self.rows - min(3, len(self.problems))
-        listed = "; ".join(self.problems[:3])
+        listed = "; ".join(map(str, self.problems[:3]))
         return f"{text}: {listed}" + (f"; and {more:,} more" if more > 0 else "")
 
 

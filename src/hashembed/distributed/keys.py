@@ -6,22 +6,24 @@ but their sizes are Ray's choice. So nothing may depend on where a part ends.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hashembed.core.arrow_columns import number_column
-from hashembed.core.locations import delete_location, join_location, read_location, write_location
-from hashembed.distributed.columns import Columns, Skipped, as_labels
-from hashembed.distributed.groups import Group, results, run_groups
+from hashembed.core.locations import delete_folder, join_location, read_location, write_location
+from hashembed.distributed.cluster import plain_errors
+from hashembed.distributed.columns import Columns, Skipped, as_labels, to_skip
+from hashembed.distributed.groups import in_order
 from hashembed.hashing.bags import Bags
+from hashembed.readers.report import DataError
 from hashembed.text.arrow import pieces, to_arrow
 from hashembed.text.config import TextConfig
 from hashembed.text.pipeline import text_to_bags
 
-PART_BYTES = 64 << 20  # of keys
+PART_BYTES = 32 << 20  # of keys
 PIECE_BYTES = 4 << 20  # of text that is hashed at a time
 
 
@@ -38,6 +40,7 @@ class Part:
 class Parts:
     """All keys of a dataset, in the order of its rows."""
 
+    folder: str
     parts: tuple[Part, ...]
     skipped: Skipped
 
@@ -56,74 +59,114 @@ class Parts:
             yield read_part(part.location)
 
     def delete(self) -> None:
-        """Delete the files."""
-        for part in self.parts:
-            delete_location(part.location)
+        """Delete the files, those of tasks that ran again included."""
+        delete_folder(self.folder)
 
 
 def make_keys(ds: Any, columns: Columns, config: TextConfig, folder: str) -> Parts:
-    """Hash the texts of a dataset, on all nodes, into files in this folder."""
-    run = os.urandom(8).hex()  # of another run, nothing is read
-    work = _write_parts, columns, config, join_location(folder, run)
+    """Hash the texts of a dataset, on all nodes, into files in this folder.
+
+    The task that reads a block also hashes it: texts do not travel. What comes back is a row for
+    each file, in the order of the dataset.
+    """
+    own = join_location(folder, os.urandom(8).hex())  # of another run, nothing is read
+    made = columns.select(ds).map_batches(
+        _write_parts,
+        batch_size=None,
+        batch_format="pyarrow",
+        zero_copy_batch=True,
+        fn_kwargs={
+            "columns": replace(columns, on_error="skip"),
+            "config": config,
+            "folder": own,
+        },
+        num_cpus=1,
+    )
     parts: list[Part] = []
-    skipped = Skipped()
-    for made, left_out in results(run_groups(columns.select(ds), "keys", *work)):
-        parts += made
-        skipped += left_out
-    return Parts(tuple(parts), skipped)
+    skipped, first = Skipped(), 0
+    try:
+        with plain_errors():
+            for row in in_order(made).iter_rows():
+                left_out = Skipped.from_json(row["skipped"], first)
+                if left_out.problems and columns.on_error == "stop":
+                    raise DataError(f"{left_out.problems[0]} ({to_skip()})")
+                skipped += left_out
+                first += row["read"]
+                if row["location"]:
+                    parts.append(Part(row["location"], row["rows"], row["keys"]))
+    except BaseException:
+        delete_folder(own)
+        raise
+    return Parts(own, tuple(parts), skipped)
 
 
 def _write_parts(
-    group: Group, columns: Columns, config: TextConfig, folder: str
-) -> tuple[list[Part], Skipped]:
-    """The task: hash the texts of a group and write them, in parts of limited size."""
-    made: list[Part] = []
+    table: pa.Table, columns: Columns, config: TextConfig, folder: str
+) -> Iterator[pa.Table]:
+    """The task: hash the texts of a block and write them, in parts of limited size."""
     skipped = Skipped()
+    texts, labels, _ = columns.read(0, table, skipped)
     bags: list[Bags] = []
-    labels: list[Any] = []
-    size = 0
-
-    def flush() -> None:
-        nonlocal bags, labels, size
-        location = join_location(folder, f"{group.number:08d}-{len(made):04d}.arrow")
-        joined = Bags.concat(bags)
-        write_location(location, part_bytes(joined, pa.chunked_array(labels).combine_chunks()))
-        made.append(Part(location, len(joined), len(joined.keys)))
-        bags, labels, size = [], [], 0
-
-    for first, table in group.tables():
-        texts, own, _ = columns.read(first, table, skipped)
-        start = 0
-        for piece in pieces(to_arrow(texts), PIECE_BYTES):
-            bags.append(text_to_bags(piece, config, 1))
-            labels.append(own.slice(start, len(piece)))
-            start += len(piece)
-            size += bags[-1].keys.nbytes
-            if size >= PART_BYTES:
-                flush()
+    start = first = size = 0
+    for piece in pieces(to_arrow(texts), PIECE_BYTES):
+        bags.append(text_to_bags(piece, config, 1))
+        start += len(piece)
+        size += bags[-1].keys.nbytes
+        if size >= PART_BYTES:
+            yield _written(bags, labels.slice(first, start - first), folder)
+            bags, first, size = [], start, 0
     if bags:
-        flush()
-    return made, skipped
+        yield _written(bags, labels.slice(first, start - first), folder)
+    yield _about("", 0, 0, len(table), skipped.to_json())
 
 
-def part_bytes(bags: Bags, labels: Any) -> bytes:
-    """A part as the bytes of an Arrow file."""
-    lists = pa.LargeListArray.from_arrays(number_column(bags.offsets), number_column(bags.keys))
-    table = pa.table({"keys": lists, "label": as_labels(labels)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+def _written(bags: list[Bags], labels: Any, folder: str) -> pa.Table:
+    """Write a part -> a row about it. A task that runs again writes another file."""
+    location = join_location(folder, f"{os.urandom(12).hex()}.arrow")
+    rows, keys = sum(map(len, bags)), sum(len(part.keys) for part in bags)
+    write_location(location, part_bytes(bags, labels))
+    bags.clear()
+    return _about(location, rows, keys, 0, "")
+
+
+def _about(location: str, rows: int, keys: int, read: int, skipped: str) -> pa.Table:
+    """A row about a part, or about a block that was read."""
+    return pa.table(
+        {
+            "location": [location],
+            "rows": [rows],
+            "keys": [keys],
+            "read": [read],
+            "skipped": [skipped],
+        }
+    )
+
+
+def part_bytes(bags: Sequence[Bags], labels: Any) -> pa.Buffer:
+    """A part as the bytes of an Arrow file: a batch of rows for each of the bags."""
+    sink, start = pa.BufferOutputStream(), 0
+    labels = as_labels(labels)
+    schema = pa.schema({"keys": pa.large_list(pa.int64()), "label": labels.type})
+    with pa.ipc.new_file(sink, schema) as writer:
+        for part in bags:
+            keys = pa.LargeListArray.from_arrays(
+                number_column(part.offsets), number_column(part.keys)
+            )
+            own = labels.slice(start, len(part))
+            writer.write_batch(pa.record_batch([keys, own], schema=schema))
+            start += len(part)
+    return sink.getvalue()
 
 
 def read_part(location: str) -> tuple[Bags, Any]:
     """The bags and the labels of a part."""
     table = pa.ipc.open_file(pa.py_buffer(read_location(location))).read_all()
-    keys = table["keys"].combine_chunks()
-    lists = keys.chunk(0) if isinstance(keys, pa.ChunkedArray) else keys
-    offsets = np.asarray(lists.offsets, np.int64)
-    values = np.asarray(lists.values, np.int64)
-    return Bags(values[offsets[0] : offsets[-1]], offsets - offsets[0]), _joined(table["label"])
+    bags = []
+    for lists in table["keys"].chunks:
+        offsets = np.asarray(lists.offsets, np.int64)
+        values = np.asarray(lists.values, np.int64)
+        bags.append(Bags(values[offsets[0] : offsets[-1]], offsets - offsets[0]))
+    return Bags.concat(bags), _joined(table["label"])
 
 
 def _joined(labels: pa.ChunkedArray) -> Any:
@@ -131,8 +174,3 @@ def _joined(labels: pa.ChunkedArray) -> Any:
         labels = labels.unify_dictionaries()
     whole = labels.combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
-
-
-def count_keys(parts: Sequence[Parts]) -> int:
-    """The number of keys of all."""
-    return sum(each.keys for each in parts)
