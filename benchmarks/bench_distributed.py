@@ -97,9 +97,9 @@ def cluster(nodes: int = 2, **options):
 
 
 def dataset(bench: Bench):
-    import ray
+    import hashembed.distributed as hd
 
-    return ray.data.read_parquet(bench.files)
+    return hd.read(bench.files, text="text", label="label", keep=["id"])
 
 
 def keys_here(bench: Bench, files=None, threads: int = 2) -> float:

@@ -1,7 +1,7 @@
 """Files as a Ray dataset, by the readers of hashembed: every format, and reports of bad rows."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from hashembed.readers.report import DataError, Problem, Report
 from hashembed.readers.rows import Options
 from hashembed.readers.sources import STDIN, Paths, Source, find_sources
 
-ROWS = 10_000  # in a table that a task gives to Ray
+TABLE_BYTES = 16 << 20  # of a table that a task gives to Ray; small ones cost more than they hold
 
 
 def read(paths: Paths, *, labelled: bool = True, **options: Unpack[ReadOptions]) -> Any:
@@ -76,8 +76,21 @@ def _read_files(
     known: list[Source] = ray.get(sources)
     with command_options(names):
         for number in batch["source"].to_pylist():
-            for table in _tables(known, number, options):
-                yield _as(table, schema)
+            yield from _joined(_as(table, schema) for table in _tables(known, number, options))
+
+
+def _joined(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in larger tables. Labels may be lists from some table on."""
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if waiting and (size >= TABLE_BYTES or waiting[0].schema != table.schema):
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+        waiting.append(table)
+        size += table.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _tables(sources: list[Source], number: int, options: Options) -> Iterator[pa.Table]:
