@@ -10,7 +10,7 @@ CORE_TESTS = tests/core/test_build.py tests/core/test_draws.py tests/core/test_w
   tests/classify/test_model_file.py tests/classify/test_streaming.py \
   tests/classify/test_targets.py tests/cli
 
-.PHONY: help install kernels test test-slow test-gpu test-ray test-spark wheel test-wheel npm npm-types lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids
+.PHONY: help install kernels test test-slow test-gpu test-ray test-spark wheel test-wheel npm npm-types lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids bench-cluster
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -128,3 +128,8 @@ bench-ids:       ## the benchmark of docs/results/ids.md, on a CUDA GPU; DATA na
 
 bench-gpu-text:  ## from a text file to a model on a GPU; TRAIN, TEST: fastText's lines; FASTTEXT: its command
 	$(PYTHON) -m benchmarks.bench_gpu_text --train $(TRAIN) --test $(TEST) --fasttext $(FASTTEXT)
+
+bench-cluster:   ## the benchmark of docs/results/cluster.md; DATA names the folder of data sets
+	$(PYTHON) -m benchmarks.bench_distributed --data $(DATA)
+	$(PYTHON) -m benchmarks.plan_cluster
+	$(PYTHON) -m benchmarks.index

@@ -174,6 +174,13 @@ def latency(path: Path) -> str:
     return f"median {ours[1]} µs a text; fastText {theirs[1]} µs"
 
 
+def distributed(path: Path) -> str:
+    found = {(r["stage"], r["what"], r["where"]): r["value"] for r in read(path)}
+    ratio = "two nodes / one process"
+    keys, predict = (float(found["overhead", what, ratio]) for what in ("keys", "predict"))
+    return f"time of two nodes / one process: keys {keys:.2f}, predictions {predict:.2f}"
+
+
 def javascript(path: Path) -> str:
     own = [row for row in read(path) if row["language"] == "JavaScript"]
     loads, reviews = ([float(row[name]) for row in own] for name in ("load_ms", "review_ms"))
@@ -401,6 +408,12 @@ SECTIONS = {
             "bench_javascript --data FOLDER",
             ("javascript.csv",),
             javascript,
+        ),
+        Benchmark(
+            "a Ray cluster of two nodes beside one process",
+            "bench_distributed --data FOLDER",
+            ("distributed.csv",),
+            distributed,
         ),
         Benchmark("text to keys", "bench_text --data FOLDER/imdb", ("text_imdb.txt",), text),
         Benchmark(

@@ -52,15 +52,15 @@ def read_location(location: str) -> bytes:
         return bytes(file.read())
 
 
-def write_location(location: str, data: bytes | Any) -> None:
+def write_location(location: str, data: bytes | Any, *, sync: bool = True) -> None:
     """Write bytes, or another buffer, to a file. It appears complete, or not at all.
 
     Object stores such as S3 show an object when its upload is complete. Elsewhere the file is
-    written under another name and then moved.
+    written under another name and then moved. sync: as in `write_whole`.
     """
     if not is_uri(location):
         os.makedirs(os.path.dirname(location) or ".", exist_ok=True)
-        write_whole(location, Parts(0, bytes, [data]))
+        write_whole(location, Parts(0, bytes, [data]), sync=sync)
         return
     system, path = file_system(location)
     with _named(location):

@@ -31,8 +31,10 @@ class Parts(NamedTuple):
     rest: Sequence[Any]  # bytes, or other buffers
 
 
-def write_whole(path: PathLike, data: bytes | Parts) -> None:
+def write_whole(path: PathLike, data: bytes | Parts, *, sync: bool = True) -> None:
     """Write or replace a file atomically; a file that is replaced passes on its permissions.
+
+    sync: wait until it is on the disk, so that it also survives a power failure.
 
     A symbolic link stays a link, and its target is replaced. Anything but a regular file, such as
     /dev/null or a named pipe, is written to directly.
@@ -53,11 +55,12 @@ def write_whole(path: PathLike, data: bytes | Parts) -> None:
             if isinstance(data, bytes):
                 file.write(data)
             else:
-                _write_parts(file, data)
+                _write_parts(file, data, sync)
             file.flush()
             if before is not None:
                 _give_rights(descriptor, before)
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
             if not CAN_LOCK:
                 file.close()  # Windows does not rename open files
             os.replace(temporary, target)
@@ -69,13 +72,14 @@ def write_whole(path: PathLike, data: bytes | Parts) -> None:
         raise
 
 
-def _write_parts(file: BinaryIO, parts: Parts) -> None:
+def _write_parts(file: BinaryIO, parts: Parts, sync: bool) -> None:
     """The rest goes to disk before the first part is asked for, which may still be computed."""
     file.seek(parts.size)
     for part in parts.rest:
         file.write(part)
     file.flush()
-    os.fsync(file.fileno())
+    if sync:
+        os.fsync(file.fileno())
     first = parts.first()
     if len(first) != parts.size:
         raise ValueError(f"the first part has {len(first):,} bytes, expected {parts.size:,}")

@@ -124,7 +124,7 @@ def _written(bags: list[Bags], labels: Any, folder: str) -> pa.Table:
     """Write a part -> a row about it. A task that runs again writes another file."""
     location = join_location(folder, f"{os.urandom(12).hex()}.arrow")
     rows, keys = sum(map(len, bags)), sum(len(part.keys) for part in bags)
-    write_location(location, part_bytes(bags, labels))
+    write_location(location, part_bytes(bags, labels), sync=False)  # it can be made again
     bags.clear()
     return _about(location, rows, keys, 0, "")
 

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from hashembed.core.wording import command_options, option_names
-from hashembed.distributed.cluster import connected
+from hashembed.distributed.cluster import cluster_cores, connected
 from hashembed.distributed.columns import NOTE
 from hashembed.distributed.groups import in_order
 from hashembed.readers.read_files import LabelledText, ReadOptions
@@ -16,14 +16,16 @@ from hashembed.readers.report import DataError, Problem, Report
 from hashembed.readers.rows import Options
 from hashembed.readers.sources import STDIN, Paths, Source, find_sources
 
+TASKS_PER_CORE = 8  # enough for an even load; a task for each of many small files takes longer
+MOST_FILES = 64  # of a task
 TABLE_BYTES = 16 << 20  # of a table that a task gives to Ray; small ones cost more than they hold
 
 
 def read(paths: Paths, *, labelled: bool = True, **options: Unpack[ReadOptions]) -> Any:
     """Read files with the readers of `hashembed.readers` -> a Ray dataset.
 
-    A file is read by one task, so that many files are read at the same time. The files must be
-    where all nodes can reach them.
+    Files are divided among tasks, several for each core; one file is read by one task. The files
+    must be where all nodes can reach them.
 
     Args:
         paths: files, globs and folders, as paths or URIs such as s3://bucket/folder.
@@ -42,7 +44,8 @@ def read(paths: Paths, *, labelled: bool = True, **options: Unpack[ReadOptions])
     schema = _schema(sources, checked)
     items = [{"source": number} for number in range(len(sources))]
     listed = ray.put(sources)
-    files = ray.data.from_items(items, override_num_blocks=len(items))
+    tasks = max(TASKS_PER_CORE * cluster_cores(), -(-len(items) // MOST_FILES))
+    files = ray.data.from_items(items, override_num_blocks=min(tasks, len(items)))
     found = files.map_batches(
         _read_files,
         batch_size=None,
