@@ -2,7 +2,7 @@
 
     python -m benchmarks.plan_cluster      -> the tables of docs/results/cluster.md
 
-Stages that all nodes share take work / (cores x rate of a core), or as long as their bytes take over
+Stages that all nodes share take work / (cores x rate of a core), or as long as their bytes need on
 the links of the nodes, if that is longer. Training takes work / rate of the trainer.
 """
 
