@@ -82,6 +82,19 @@ def test_train_test_predict(address, table, tmp_path):
     assert answers["prediction"].to_pylist() == want.predict(table["text"]).tolist()
 
 
+def test_a_model_with_numbers_as_classes(address, table, tmp_path):
+    numbers = [int(label[1:]) for label in table["label"].to_pylist()]
+    clf = TextClassifier(effort="fast").fit(table["text"], numbers)
+    clf.save(tmp_path / "model")
+    data = pa.table({"label": numbers, "text": table["text"]})
+    pa.csv.write_csv(data, tmp_path / "a.csv")
+    arguments = [str(tmp_path / "model"), str(tmp_path / "a.csv"), "--text", "text"]
+    here = run("test", *arguments, "--label", "label")
+    there = run("test", *arguments, "--label", "label", "--on", address)
+    assert there.stdout == here.stdout
+    assert "does not know" not in there.stdout
+
+
 def test_bad_rows_and_mistakes(address, tmp_path):
     write_location(f"{BASE}/bad/a.csv", b"label,text\na,one two\nb\nb,three\n")
     model = str(tmp_path / "model")

@@ -177,8 +177,11 @@ def test_files_by_our_readers(cluster, clf, table, tmp_path):
     (tmp_path / "3.csv").write_text("label,text\nc0\n")
     with pytest.raises(DataError, match=r"3\.csv, line 2"):
         hd.evaluate(clf, hd.read(str(tmp_path / "*.csv")))
-    found = hd.evaluate(clf, hd.read(str(tmp_path / "*.csv"), on_error="skip"))
+    ds = hd.read(str(tmp_path / "*.csv"), on_error="skip")
+    found = hd.evaluate(clf, ds)
     assert found.to_dict() == clf.evaluate(small["text"], small["label"]).to_dict()
+    again = hd.fit(TextClassifier(), ds, storage=tmp_path)
+    assert again.texts_seen_ == 300
     plain = hd.read(str(tmp_path / "0.csv"), labelled=False, text="text")
     answers = hd.predict(clf, plain, keep=False).to_pandas()["prediction"].tolist()
     assert answers == clf.predict(small["text"][:100]).tolist()

@@ -165,7 +165,23 @@ def _evaluate(
 
     on_error = source.get("on_error", "stop")
     ds = hd.read(data, **source)
+    if classifier.classes_.dtype.kind != "U":  # a model that was made in Python
+        ds = ds.map_batches(
+            _typed, batch_format="pyarrow", fn_kwargs={"classes": classifier.classes_}
+        )
     return tally(classifier, ds, text="text", label="label", on_error=on_error, **limits)
+
+
+def _typed(table: Any, classes: Any) -> Any:
+    """The labels of a file, which are strings, in the type of a model's classes."""
+    import pyarrow as pa
+
+    from hashembed.cli.inputs import as_type
+
+    place = table.column_names.index("label")
+    known = table["label"].is_valid().to_pylist()
+    found = iter(as_type(table["label"].drop_null(), classes))
+    return table.set_column(place, "label", pa.array([next(found) if x else None for x in known]))
 
 
 def predict_there(

@@ -121,7 +121,7 @@ class Skipped:
     def add(self, problems: Iterable[Problem | str], rows: int) -> None:
         """Count rows, and keep some of their problems."""
         self.rows += rows
-        self.problems += islice(problems, KEPT - len(self.problems))
+        self.problems += islice(problems, max(KEPT - len(self.problems), 1))
 
     def to_json(self) -> str:
         """As one string, for a column of a table."""
@@ -143,6 +143,11 @@ class Skipped:
             for p in found["problems"]
         ]
         return cls(found["rows"], problems)
+
+    @property
+    def first_problem(self) -> Problem | None:
+        """The first problem of the dataset itself: `read` was told what to do about its own."""
+        return next((p for p in self.problems if isinstance(p, Problem)), None)
 
     def add_note(self, note: str) -> None:
         """Count what a note of `read` counts."""

@@ -88,8 +88,8 @@ def make_keys(ds: Any, columns: Columns, config: TextConfig, folder: str) -> Par
         with plain_errors():
             for row in in_order(made).iter_rows():
                 left_out = Skipped.from_json(row["skipped"], first)
-                if left_out.problems and columns.on_error == "stop":
-                    raise DataError(f"{left_out.problems[0]} ({to_skip()})")
+                if columns.on_error == "stop" and (problem := left_out.first_problem):
+                    raise DataError(f"{problem} ({to_skip()})")
                 skipped += left_out
                 first += row["read"]
                 if row["location"]:

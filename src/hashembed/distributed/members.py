@@ -18,6 +18,7 @@ from hashembed.distributed.training import (
     fit_options,
     loaded,
     resources,
+    search_of,
     stage,
     unfitted,
 )
@@ -57,7 +58,7 @@ def fit_members(
     options: dict[str, Any] = {"text": text, "label": label, "storage": storage}
     options |= {"on_error": on_error, "shuffle": shuffle, "cores": cores, "gpus": gpus}
     options |= {"cache_dir": cache_dir, "state_seconds": state_seconds}
-    if member_count(clf, getattr(clf, "search_", None)) == 1:
+    if member_count(clf, search_of(clf)) == 1:
         return fit(clf, ds, **options)
     connected()
     check(clf, False)

@@ -137,7 +137,7 @@ def stage(
     from hashembed.classify.training import text_config
 
     columns = Columns.of(ds, text, label, on_error)
-    search = getattr(clf, "search_", None)
+    search = search_of(clf)
     config = text_config(clf) if search is None else search.chosen.text
     folder, temporary = _folder(storage)
     staged: list[Parts] = []
@@ -158,6 +158,11 @@ def stage(
             parts.delete()
         if temporary:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def search_of(clf: "TextClassifier") -> "Search | None":
+    """What `choose` has found for a classifier that is not trained yet."""
+    return None if clf.__sklearn_is_fitted__() else getattr(clf, "search_", None)
 
 
 def _tell_staged(parts: Parts) -> None:
