@@ -1,8 +1,14 @@
 """The command with --on, on a real cluster of two nodes, with files of a real S3 server."""
 
+import contextlib
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -143,3 +149,40 @@ def test_on_this_machine(tmp_path, table):
     run("train", *data, "-o", str(tmp_path / "one"))
     run("train", *data, "-o", str(tmp_path / "two"), "--on", "local")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.fixture
+def far_cluster():
+    """The address for clients of a cluster that this process does not belong to."""
+    short = tempfile.mkdtemp()  # the names of sockets must be short
+    port, own = 20_701, {**os.environ, "RAY_TMPDIR": short, "RAY_AUTH_MODE": "disabled"}
+    own["PYTHONPATH"] = str(Path(__file__).parents[2])
+    command = [str(Path(sys.executable).parent / "ray"), "start", "--head", "--block"]
+    command += ["--port", "6701", "--ray-client-server-port", str(port), "--num-cpus", "2"]
+    command += ["--include-dashboard", "false", "--node-ip-address", "127.0.0.1"]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    node = subprocess.Popen(command, env=own, **silent)
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.1)
+        yield f"ray://127.0.0.1:{port}", own
+    finally:
+        node.terminate()
+        node.wait(60)
+        shutil.rmtree(short, ignore_errors=True)
+
+
+def test_a_client_of_a_cluster(far_cluster, table, tmp_path, monkeypatch):
+    address, environment = far_cluster
+    for name in ("RAY_TMPDIR", "RAY_AUTH_MODE"):
+        monkeypatch.setenv(name, environment[name])
+    pa.csv.write_csv(table.select(["label", "text"]), tmp_path / "a.csv")
+    data = [str(tmp_path / "a.csv"), "--label", "label", "--text", "text", "--effort", "fast"]
+    run("train", *data, "-o", str(tmp_path / "one"))
+    run("train", *data, "-o", str(tmp_path / "two"), "--on", address)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    here = run("test", str(tmp_path / "one"), *data[:-2])
+    there = run("test", str(tmp_path / "one"), *data[:-2], "--on", address)
+    assert there.stdout == here.stdout
