@@ -23,7 +23,6 @@ from hashembed import TextClassifier
 from hashembed.core.locations import list_files, read_location, write_location
 from hashembed.readers import read
 
-ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]  # warnings are Ray's own
 
 BASE = f"s3://{BUCKET}"

@@ -11,6 +11,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import ray
 from tests.cases.ray_cluster import cluster_of
 from tests.distributed.test_two_nodes import rows, state_of
 
@@ -21,7 +22,6 @@ from hashembed.distributed import groups, training
 from hashembed.text.config import TextConfig
 from hashembed.text.dictionary import Dictionary
 
-ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]  # warnings are Ray's own
 
 ROWS, FILES = 60_000, 60

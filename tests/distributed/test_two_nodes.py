@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+import ray
 from tests.cases.ray_cluster import cluster_of
 
 import hashembed.distributed as hd
@@ -16,7 +17,6 @@ from hashembed.text.config import TextConfig
 from hashembed.text.dictionary import Dictionary
 from hashembed.text.pipeline import text_to_bags
 
-ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 WORDS = np.array([f"w{i}" for i in range(500)])
