@@ -1,6 +1,7 @@
 """Turns logits into answers: the most likely class, the top k, or all above a threshold."""
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 import numpy.typing as npt
@@ -65,3 +66,11 @@ def _logit(probability: float) -> np.float32:
     if probability in (0, 1):
         return np.float32(math.inf if probability else -math.inf)
     return np.float32(math.log(probability / (1 - probability)))
+
+
+def free_name(name: str, columns: Collection[str]) -> str:
+    """The name of a new column, with a number if the data has a column of that name."""
+    found, number = name, 2
+    while found in columns:
+        found, number = f"{name}_{number}", number + 1
+    return found

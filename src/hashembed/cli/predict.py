@@ -263,13 +263,15 @@ class _Table(_Asked):
 
     def columns(self, batch: "LabelledText") -> Columns:
         """The kept columns of the data, then the answers."""
+        from hashembed.classify.answers import free_name
+
         answers = self.answers(batch)
         columns = _kept(batch)
         word = "prediction" if self.one else "predictions"
-        columns[_free(word, columns)] = self._column(answers, 0)
+        columns[free_name(word, columns)] = self._column(answers, 0)
         if self.probabilities:
             word = "probability" if self.one else "probabilities"
-            columns[_free(word, columns)] = self._column(answers, 1)
+            columns[free_name(word, columns)] = self._column(answers, 1)
         return columns
 
     def _column(self, answers: list[Answer | None], part: int) -> Any:
@@ -309,11 +311,3 @@ def _kept(batch: "LabelledText") -> Columns:
         for i, field in enumerate(table.schema)
         if field.name != NO_COLUMN
     }
-
-
-def _free(name: str, columns: Columns) -> str:
-    """The name, with a number if the data has a column of that name."""
-    found, number = name, 2
-    while found in columns:
-        found, number = f"{name}_{number}", number + 1
-    return found

@@ -135,6 +135,8 @@ def _answer_block(
     probabilities: bool,
 ) -> pa.Table:
     """The task: answers for a block, next to the columns that are kept."""
+    from hashembed.classify.answers import free_name
+
     clf = _fetched(model)
     table = columns.without_notes(table, Skipped())
     texts = columns.texts_of(table)
@@ -143,20 +145,12 @@ def _answer_block(
     found = answer_columns(clf, texts, threshold, top, several)
     out = {name: table[name] for name in kept}
     for word, column in zip(_names(several)[: 1 + probabilities], found, strict=False):
-        out[_free(word, out)] = column
+        out[free_name(word, out)] = column
     return pa.table(out)
 
 
 def _names(several: bool) -> tuple[str, str]:
     return ("predictions", "probabilities") if several else ("prediction", "probability")
-
-
-def _free(name: str, taken: dict[str, Any]) -> str:
-    """The name, with a number if there is such a column."""
-    found, count = name, 2
-    while found in taken:
-        found, count = f"{name}_{count}", count + 1
-    return found
 
 
 def answer_columns(
