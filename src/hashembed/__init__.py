@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hashembed.hashing.spec import HashSpec
     from hashembed.nn import HashEmbedding, HashEmbeddingBag, optim, replace_embeddings
     from hashembed.text.string_keys import keys
+    from hashembed.vectors.word_vectors import WordVectors
 
 __version__ = "0.1.0"
 
@@ -21,6 +22,7 @@ __all__ = [
     "HashEmbeddingBag",
     "HashSpec",
     "TextClassifier",
+    "WordVectors",
     "keys",
     "optim",
     "plan",
@@ -32,6 +34,7 @@ _HOMES = {
     "HashEmbeddingBag": "hashembed.nn",
     "HashSpec": "hashembed.hashing",
     "TextClassifier": "hashembed.classify.classifier",
+    "WordVectors": "hashembed.vectors.word_vectors",
     "keys": "hashembed.text.string_keys",
     "optim": "hashembed.nn",
     "plan": "hashembed.hashing.planner",

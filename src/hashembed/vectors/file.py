@@ -1,0 +1,149 @@
+"""Writes word vectors to a file, and reads them back.
+
+A file for use has tables in a few bits for each number. A file for training has everything that
+training changes, in full precision.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from hashembed.core.checks import whole_number
+from hashembed.engine.shallow.arrays import padded_rows
+from hashembed.engine.tensor_file import (
+    PACKED_VERSION,
+    Arrays,
+    ModelFileError,
+    bytes_of_file,
+    load_tensors,
+    save_tensors,
+    understanding,
+)
+from hashembed.hashing.spec import HashSpec
+from hashembed.text.config import TextConfig
+from hashembed.text.dictionary import Dictionary
+from hashembed.vectors.arrays import Tables
+from hashembed.vectors.coding import BITS, decode_rows, encode_rows
+from hashembed.vectors.model import VectorModel
+from hashembed.vectors.row_table import CodedRows
+from hashembed.vectors.settings import VectorSettings
+
+KIND = "WordVectors"
+VERSION = PACKED_VERSION  # earlier versions must refuse this kind of file
+
+
+def save_vectors(
+    model: VectorModel, path: str | os.PathLike[str], bits: int, for_training: bool
+) -> None:
+    """Write vectors; `WordVectors.save` says what the options mean."""
+    save_tensors(path, KIND, *content_of(model, bits, for_training), VERSION)
+
+
+def bytes_saved(model: VectorModel, bits: int) -> int:
+    """The size of the file that `save_vectors` would write."""
+    return bytes_of_file(KIND, *content_of(model, bits, False), VERSION)
+
+
+def content_of(model: VectorModel, bits: int, for_training: bool) -> tuple[Arrays, dict[str, Any]]:
+    """The tensors of a file, and its metadata."""
+    if bits not in BITS:
+        raise ValueError(f"bits must be 8, 4, 3 or 2, found {bits!r}")
+    settings, spec, d = model.settings, model.spec, model.settings.embedding_dim
+    tensors: Arrays = dict(model.dictionary.tensors())
+    if for_training:
+        if model.state is None:
+            raise ValueError(
+                "these vectors came from a file without a training state, so it cannot be saved"
+            )
+        tensors |= model.state._asdict()
+        tensors["E"] = np.ascontiguousarray(model.state.E[:, :d])
+        tensors["C"] = np.ascontiguousarray(model.state.C[:, :d])
+    else:
+        tensors["E"], tensors["E.scales"] = _coded(model, bits)
+        tensors["P"], tensors["P.scales"] = encode_rows(model.P, 8)
+    meta = {
+        "settings": settings.to_dict(),
+        "text": settings.words.to_dict(),
+        "indexing": spec.indexing,
+        "num_embeddings": spec.num_embeddings,
+        "num_buckets": spec.num_buckets,
+        "losses": model.losses,
+        "bits": None if for_training else bits,
+    }
+    return tensors, meta
+
+
+def _coded(model: VectorModel, bits: int) -> tuple[Any, Any]:
+    """Codes and scales of E. Existing codes of the same bits are kept as they are."""
+    if isinstance(model.E, CodedRows) and model.E.bits == bits:
+        return np.asarray(model.E.codes), np.asarray(model.E.scales)
+    return encode_rows(model.E.whole[:, : model.settings.embedding_dim], bits)
+
+
+def load_vectors(path: str | os.PathLike[str], threads: int | None) -> VectorModel:
+    """Read vectors that `save_vectors` wrote."""
+    tensors, meta = load_tensors(path, KIND)
+    with understanding(path):
+        model = _assemble(tensors, meta)
+    model.threads = threads
+    return model
+
+
+def _assemble(tensors: Arrays, meta: Any) -> VectorModel:
+    settings = VectorSettings.from_dict(meta["settings"])
+    if TextConfig.from_dict(meta["text"]) != settings.words:
+        raise ModelFileError("has settings of text that contradict each other")
+    K, B = (whole_number(name, meta[name], 1, 2**31) for name in ("num_embeddings", "num_buckets"))
+    spec = HashSpec(K, B, settings.num_hashes, indexing=meta["indexing"], seed=settings.seed)
+    dictionary = Dictionary.from_tensors(tensors, settings.words)
+    d, k, bits = settings.embedding_dim, settings.num_hashes, meta["bits"]
+    if bits is not None and bits not in BITS:
+        raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")
+    if spec.indexing == "identity" and len(dictionary) > B:
+        raise ModelFileError(f"has {len(dictionary):,} words, but {B:,} vectors")
+    _check_shapes(tensors, _shapes(K, B, d, k, len(dictionary), bits))
+    if bits is None:
+        E, C = padded_rows(B, d), padded_rows(len(dictionary), d)
+        E[:, :d], C[:, :d] = tensors["E"], tensors["C"]
+        rest = {name: tensors[name] for name in ("E_square", "P", "P_square", "C_square")}
+        model = VectorModel.trained(settings, dictionary, spec, Tables(E=E, C=C, **rest))
+    else:
+        P = np.empty((K, k), np.float32)
+        decode_rows(tensors["P"], tensors["P.scales"], 8, P)
+        E_rows = CodedRows(tensors["E"], tensors["E.scales"], bits, d)
+        model = VectorModel(settings, dictionary, spec, E_rows, P)
+    model.losses = [float(loss) for loss in meta["losses"]]
+    return model
+
+
+def _shapes(K: int, B: int, d: int, k: int, words: int, bits: int | None) -> dict[str, Any]:
+    """Name -> shape and type of each table."""
+    single, half, byte = np.float32, np.float16, np.uint8
+    if bits is not None:
+        return {
+            "E": ((B, -(-d * bits // 8)), byte),
+            "E.scales": ((B,), half),
+            "P": ((K, k), byte),
+            "P.scales": ((K,), half),
+        }
+    return {
+        "E": ((B, d), single),
+        "E_square": ((B,), single),
+        "P": ((K, k), single),
+        "P_square": ((K,), single),
+        "C": ((words, d), single),
+        "C_square": ((words,), single),
+    }
+
+
+def _check_shapes(tensors: Arrays, shapes: dict[str, Any]) -> None:
+    for name, (shape, dtype) in shapes.items():
+        if name not in tensors:
+            raise ModelFileError(f"has no tensor {name!r}")
+        found = tensors[name]
+        if found.shape != shape or found.dtype != dtype:
+            raise ModelFileError(
+                f"has a tensor {name!r} of shape {found.shape} and type {found.dtype}, expected "
+                f"{shape} of {np.dtype(dtype)}"
+            )

@@ -1,0 +1,178 @@
+"""Trained vectors: the vocabulary, the hash, the tables, and the vectors of texts."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hashembed.core.arrays import F32, I64, distinct, is_among
+from hashembed.core.arrow_columns import number_column
+from hashembed.core.threads import cpu_count, run_workers
+from hashembed.engine.shallow.arrays import padded
+from hashembed.hashing.spec import HashSpec
+from hashembed.text.arrow import to_arrow
+from hashembed.text.dictionary import Dictionary
+from hashembed.text.pipeline import text_to_bags
+from hashembed.vectors.arrays import Tables
+from hashembed.vectors.corpus import entries_of
+from hashembed.vectors.embed_kernels import embed_bags
+from hashembed.vectors.row_table import RowTable
+from hashembed.vectors.settings import VectorSettings
+
+_WORDS_AT_ONCE = 1 << 14
+_TEXT_BYTES_AT_ONCE = 1 << 22
+_KEYS_FOR_ONE_THREAD = 10_000
+
+
+@dataclass
+class VectorModel:
+    """What training made, or a file holds.
+
+    E: component vectors. P (K, k): importance weights; the rows that no word of the corpus has are
+    0, so n-grams that were never seen count nothing. state: all that further training needs.
+    """
+
+    settings: VectorSettings
+    dictionary: Dictionary
+    spec: HashSpec
+    E: RowTable
+    P: F32
+    state: Tables | None = None
+    losses: list[float] = field(default_factory=list)
+    threads: int | None = None
+
+    @classmethod
+    def trained(
+        cls, settings: VectorSettings, dictionary: Dictionary, spec: HashSpec, tables: Tables
+    ) -> "VectorModel":
+        """A model of the tables that training has changed."""
+        P = np.where(tables.P_square[:, None] > 0, tables.P, np.float32(0))
+        E = RowTable(tables.E, settings.embedding_dim)
+        return cls(settings, dictionary, spec, E, P, tables)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether keys are hashed. If not, the key of a word is its rank."""
+        return self.spec.indexing != "identity"
+
+    @cached_property
+    def vectors(self) -> F32:
+        """The vectors (V, d) of all words of the vocabulary."""
+        out = np.empty((len(self.dictionary), self.settings.embedding_dim), np.float32)
+        for first in range(0, len(out), _WORDS_AT_ONCE):
+            ranks = np.arange(first, min(first + _WORDS_AT_ONCE, len(out)))
+            out[first : first + len(ranks)] = self._of_ranks(ranks)
+        return out
+
+    def embed(self, texts: Any, weights: F32 | None = None) -> F32:
+        """The mean vector (n, d) of the words of each text; zeros for a text without words.
+
+        weights (V,): of the words of the vocabulary, for a weighted mean; others have 1.
+        """
+        column = to_arrow(texts)
+        parts = [np.empty((0, self.settings.embedding_dim), np.float32)]
+        for chunk in column.chunks:
+            parts += [self._embed_some(piece, weights) for piece in _pieces(chunk)]
+        return np.concatenate(parts)
+
+    def ranks(self, texts: Any) -> I64:
+        """The rank of each string in the vocabulary; -1 if it is unknown, or not one word."""
+        bags = text_to_bags(texts, self.settings.words, self.threads)
+        ranks = np.full(len(bags), -1, np.int64)
+        single = np.flatnonzero(bags.lengths == 1)
+        ranks[single] = self.dictionary.ranks(bags.keys[bags.offsets[single]], self.threads)
+        return ranks
+
+    def _embed_some(self, column: pa.Array, weights: F32 | None) -> F32:
+        """Texts of a few megabytes: first the vector of each word, then the means."""
+        bags = text_to_bags(column, self.settings.words, self.threads)
+        ranks = self.dictionary.ranks(bags.keys, self.threads)
+        known = distinct(ranks[ranks >= 0])
+        places = np.searchsorted(known, ranks)
+        of_known = self._of_ranks(known)
+        unknown = np.flatnonzero(ranks < 0)
+        of_unknown = self._of_unknown(column, bags.offsets, bags.keys, unknown)
+        places[unknown] = len(known) + np.arange(len(unknown))
+        table = np.zeros((len(known) + len(unknown), padded(of_known.shape[1])), np.float32)
+        table[: len(known), : of_known.shape[1]] = of_known
+        table[len(known) :, : of_known.shape[1]] = of_unknown
+        counted = np.ones(len(ranks), np.float32)
+        if weights is not None:
+            counted[ranks >= 0] = weights[ranks[ranks >= 0]]
+        if not self._has_unknown_words:
+            counted[unknown] = 0
+        totals = _sums(counted, bags.offsets)
+        counted /= np.repeat(np.where(totals > 0, totals, 1), bags.lengths)
+        return self._combined(table, places.astype(np.uint32), counted, bags.offsets)
+
+    @property
+    def _has_unknown_words(self) -> bool:
+        """Whether words that are not in the vocabulary have vectors."""
+        return self.hashed and self.settings.subwords is not None
+
+    def _of_ranks(self, ranks: I64) -> F32:
+        """The vectors of words of the vocabulary."""
+        if "vectors" in self.__dict__:
+            return self.vectors[ranks]
+        if not self.hashed:
+            return self._of_keys(ranks, np.arange(len(ranks) + 1))
+        strings = self.dictionary.strings.take(number_column(ranks))
+        return self._of_keys(*entries_of(strings, self.settings.words, self.settings.subwords))
+
+    def _of_unknown(self, column: pa.Array, offsets: I64, keys: I64, unknown: I64) -> F32:
+        """The vectors of unknown words, given by their places among all words of the texts."""
+        dim = self.settings.embedding_dim
+        if not self._has_unknown_words or not len(unknown):
+            return np.zeros((len(unknown), dim), np.float32)
+        texts = distinct(np.searchsorted(offsets, unknown, "right") - 1)
+        some = column.take(number_column(texts))
+        config = self.settings.words
+        entries = text_to_bags(some, replace(config, subwords=self.settings.subwords))
+        # The keys of each word follow its own key, which no n-gram of characters has.
+        own = np.flatnonzero(is_among(entries.keys, keys))
+        wanted = is_among(entries.keys[own], keys[unknown])
+        ends = np.append(own[1:], len(entries.keys))
+        lengths = (ends - own - 1)[wanted]  # without the word itself, which was not trained
+        bounds = np.concatenate([[0], np.cumsum(lengths)])
+        items = np.arange(bounds[-1]) + np.repeat(own[wanted] + 1 - bounds[:-1], lengths)
+        return self._of_keys(entries.keys[items], bounds)
+
+    def _of_keys(self, keys: I64, offsets: I64) -> F32:
+        """The mean of the hash vectors of keys, for each bag (n, d)."""
+        k = self.spec.num_hashes
+        rows, buckets = self.spec(keys) if len(keys) else (keys, np.empty((0, k), np.int64))
+        lengths = np.diff(offsets)
+        scales = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
+        weights = self.P[rows] * scales[:, None]
+        table, places = self.E.rows(buckets)
+        flat = np.ascontiguousarray(places, np.uint32).reshape(-1)
+        return self._combined(table, flat, weights.reshape(-1), offsets * k)
+
+    def _combined(self, table: F32, places: Any, weights: F32, offsets: I64) -> F32:
+        """The weighted sums of rows of a table, for each bag (n, d)."""
+        out = np.zeros((len(offsets) - 1, table.shape[1]), np.float32)
+        threads = self.threads or cpu_count()
+        run_workers(
+            embed_bags,
+            threads if len(places) > _KEYS_FOR_ONE_THREAD else 1,
+            table,
+            places,
+            np.ascontiguousarray(weights),
+            np.ascontiguousarray(offsets, np.int64),
+            out,
+        )
+        return np.ascontiguousarray(out[:, : self.settings.embedding_dim])
+
+
+def _sums(values: F32, offsets: I64) -> F32:
+    """The sum of the values of each bag."""
+    before = np.concatenate([[0], np.cumsum(values, dtype=np.float64)])
+    return np.asarray(before[offsets[1:]] - before[offsets[:-1]], np.float32)
+
+
+def _pieces(chunk: pa.Array) -> list[pa.Array]:
+    """Parts of a column with a few megabytes each."""
+    texts = max(1, len(chunk) * _TEXT_BYTES_AT_ONCE // max(chunk.nbytes, 1))
+    return [chunk.slice(first, texts) for first in range(0, len(chunk), texts)]

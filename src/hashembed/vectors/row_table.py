@@ -1,0 +1,55 @@
+"""The component vectors of a model: numbers in memory, or codes of a few bits in a file."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hashembed.core.arrays import F32, U8, distinct
+from hashembed.engine.shallow.arrays import padded_rows
+from hashembed.vectors.coding import decode_rows
+
+_FEW = 8  # one in this many rows is decoded by itself; more rows are worth the whole table
+
+
+class RowTable:
+    """E (B, d), whose rows are padded with zeros."""
+
+    def __init__(self, whole: F32, dim: int) -> None:
+        self.whole, self.dim = whole, dim
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def rows(self, buckets: Any) -> tuple[F32, Any]:
+        """A table with at least the rows `buckets`, and the places of these rows in it."""
+        return self.whole, buckets
+
+
+class CodedRows(RowTable):
+    """The same from codes, which may lie in a file that is mapped into memory."""
+
+    def __init__(self, codes: U8, scales: "np.ndarray[Any, Any]", bits: int, dim: int) -> None:
+        self.codes, self.scales, self.bits, self.dim = codes, scales, bits, dim
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def whole(self) -> F32:  # type: ignore[override]
+        """All rows, decoded."""
+        return self._decoded(slice(None))
+
+    def rows(self, buckets: Any) -> tuple[F32, Any]:
+        """Only the rows `buckets`, if they are few."""
+        if "whole" in self.__dict__ or buckets.size * _FEW > len(self):
+            return self.whole, buckets
+        wanted = distinct(buckets.reshape(-1))
+        return self._decoded(wanted), np.searchsorted(wanted, buckets)
+
+    def _decoded(self, rows: Any) -> F32:
+        codes, scales = self.codes[rows], self.scales[rows]
+        table = padded_rows(len(codes), self.dim)
+        table[:, self.dim :] = 0
+        decode_rows(np.asarray(codes), np.asarray(scales), self.bits, table[:, : self.dim])
+        return table

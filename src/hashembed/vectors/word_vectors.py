@@ -1,0 +1,227 @@
+"""`WordVectors`: a vector for any word, learned from text without labels."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from hashembed.core.arrays import F32
+from hashembed.vectors.model import VectorModel
+from hashembed.vectors.neighbours import Neighbour, nearest_rows, unit_rows
+from hashembed.vectors.settings import VectorSettings
+from hashembed.vectors.training import VectorProgress, train_model
+
+
+class NotTrainedError(ValueError):
+    """Vectors were asked for before `fit` or `load`."""
+
+
+class WordVectors:
+    """Word vectors in a hash embedding: small, and for any word.
+
+    A word's vector is the mean of the vectors of its character n-grams and, if the corpus had it
+    often enough, of the word itself. These come from a hash embedding, so the table does not grow
+    with the vocabulary.
+
+    Args:
+        model: "skipgram": a word predicts the words around it (default). "cbow": the other way.
+        embedding_dim: d, the size of a vector (default 100).
+        num_hashes: k, the components of a key (default 2).
+        num_embeddings: K, rows of importance weights. None: by the size of the vocabulary.
+        num_buckets: B, component vectors. None: by the size of the vocabulary.
+        subwords: shortest and longest character n-grams of '<word>' (default 3 to 6), or None:
+            words without n-grams, as in word2vec. Unknown words then have no vector.
+        lowercase, punctuation: how text becomes words, as for `TextClassifier`.
+        min_count: leave out words that are less frequent (default 5).
+        max_words: keep at most this many words, the most frequent ones.
+        window: the most words to either side that count as near (default 5).
+        sample: frequent words are thinned out from this share of the corpus on (default 1e-4).
+        passes: over the corpus (default 5).
+        learning_rate: at the start. None: by the number of passes.
+        batch_size: words in a step. None: by the size of the corpus.
+        seed: the same seed and texts give the same vectors, for any number of threads.
+        threads: None is all cores.
+
+    Example:
+        >>> vectors = WordVectors(min_count=1).fit(["the cat sat on the mat", "the dog sat"])
+        >>> vectors["cats"].shape
+        (100,)
+    """
+
+    def __init__(
+        self,
+        model: Literal["skipgram", "cbow"] = "skipgram",
+        embedding_dim: int = 100,
+        *,
+        num_hashes: int = 2,
+        num_embeddings: int | None = None,
+        num_buckets: int | None = None,
+        subwords: tuple[int, int] | None = (3, 6),
+        lowercase: bool = True,
+        punctuation: Literal["drop", "keep"] = "drop",
+        min_count: int = 5,
+        max_words: int = 10_000_000,
+        window: int = 5,
+        sample: float = 1e-4,
+        passes: int = 5,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "threads")}
+        self.settings = VectorSettings(**given)
+        self.threads = threads
+        self._model: VectorModel | None = None
+
+    # --- training ---
+
+    def fit(
+        self, texts: Any, on_progress: Callable[[VectorProgress], object] | None = None
+    ) -> Self:
+        """Learn from texts: a column of texts, or a function that returns an iterable of columns.
+
+        The texts are read twice: to count words, and to number them. In memory they take four
+        bytes for each word.
+        """
+        self._model = None
+        self.__dict__.pop("_units", None)
+        self._model = train_model(texts, self.settings, self.threads, on_progress)
+        return self
+
+    # --- vectors ---
+
+    @property
+    def model(self) -> VectorModel:
+        """The dictionary, the hash and the tables."""
+        if self._model is None:
+            raise NotTrainedError("these vectors are not trained yet: call fit, or load a file")
+        return self._model
+
+    @property
+    def losses_(self) -> list[float]:
+        """The mean loss of each pass."""
+        return self.model.losses
+
+    @property
+    def vector_size(self) -> int:
+        """d."""
+        return self.settings.embedding_dim
+
+    def __len__(self) -> int:
+        return len(self.model.dictionary)
+
+    def __contains__(self, word: object) -> bool:
+        """Whether the corpus had this word often enough. Other words have vectors, too."""
+        return isinstance(word, str) and bool(self.model.ranks([word])[0] >= 0)
+
+    def __getitem__(self, words: str | Sequence[str]) -> F32:
+        """The vector of a word (d,), or of several words (n, d). Any word has one."""
+        if isinstance(words, str):
+            return np.asarray(self.transform([words])[0])
+        return self.transform(words)
+
+    get_vector = __getitem__
+
+    def transform(self, texts: Any) -> F32:
+        """The vectors (n, d) of strings. A string of several words gets the mean of its words."""
+        return self.model.embed(texts)
+
+    @property
+    def vectors(self) -> F32:
+        """The vectors (V, d) of all words of the corpus, the most frequent first."""
+        return self.model.vectors
+
+    @property
+    def index_to_key(self) -> list[str]:
+        """The words of the corpus, the most frequent first (gensim's name)."""
+        return list(self.model.dictionary.strings.to_pylist())
+
+    @property
+    def key_to_index(self) -> dict[str, int]:
+        """The place of each word (gensim's name)."""
+        return {word: place for place, word in enumerate(self.index_to_key)}
+
+    @cached_property
+    def _units(self) -> F32:
+        return unit_rows(self.vectors)
+
+    # --- use ---
+
+    def similarity(self, one: str, other: str) -> float:
+        """The cosine of the vectors of two words."""
+        pair = unit_rows(self.transform([one, other]))
+        return float(pair[0] @ pair[1])
+
+    def nearest(self, word: str | F32, top: int = 10) -> list[Neighbour]:
+        """The words of the corpus with the largest cosine to a word, or to a vector (d,)."""
+        vector = self[word] if isinstance(word, str) else np.asarray(word, np.float32)
+        left_out = self.model.ranks([word]) if isinstance(word, str) else np.empty(0, np.int64)
+        return self._named(nearest_rows(self._units, vector, top, left_out))
+
+    def most_similar(
+        self,
+        positive: str | Iterable[str] = (),
+        negative: str | Iterable[str] = (),
+        topn: int = 10,
+    ) -> list[tuple[str, float]]:
+        """Words near the sum of some words minus others (gensim's name)."""
+        added = [positive] if isinstance(positive, str) else list(positive)
+        taken = [negative] if isinstance(negative, str) else list(negative)
+        words = [*added, *taken]
+        if not words:
+            raise ValueError("most_similar needs at least one word, found none")
+        signs = np.repeat(np.array([1, -1], np.float32), [len(added), len(taken)])
+        vector = signs @ unit_rows(self.transform(words))
+        found = nearest_rows(self._units, vector, topn, self.model.ranks(words))
+        return [(near.word, near.cosine) for near in self._named(found)]
+
+    def analogy(self, a: str, b: str, c: str, top: int = 10) -> list[Neighbour]:
+        """What is to c as b is to a: words near b - a + c, without the three."""
+        found = self.most_similar([b, c], [a], top)
+        return [Neighbour(word, cosine) for word, cosine in found]
+
+    def _named(self, found: list[tuple[int, float]]) -> list[Neighbour]:
+        strings = self.model.dictionary.strings
+        return [Neighbour(strings[row].as_py(), cosine) for row, cosine in found]
+
+    # --- files ---
+
+    def save(
+        self, path: str | os.PathLike[str], *, bits: int = 8, for_training: bool = False
+    ) -> None:
+        """Write a file for `load`.
+
+        Args:
+            path: of the file; it is replaced as a whole, or not at all.
+            bits: of a number in the table: 8, 4, 3 or 2.
+            for_training: keep everything in full precision, so that training can continue.
+        """
+        from hashembed.vectors.file import save_vectors
+
+        save_vectors(self.model, path, bits, for_training)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Self:
+        """Read what `save` wrote."""
+        from hashembed.vectors.file import load_vectors
+
+        return cls.of(load_vectors(path, threads))
+
+    @classmethod
+    def of(cls, model: VectorModel) -> Self:
+        """Vectors of a model."""
+        self = cls(threads=model.threads)
+        self.settings, self._model = model.settings, model
+        return self
+
+    def __repr__(self) -> str:
+        if self._model is None:
+            return "WordVectors(not trained)"
+        spec = self.model.spec
+        return (
+            f"WordVectors({len(self):,} words, d={self.vector_size}, B={spec.num_buckets:,}, "
+            f"K={spec.num_embeddings:,})"
+        )
