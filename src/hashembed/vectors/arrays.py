@@ -93,8 +93,8 @@ class Scratch(NamedTuple):
     vectors: F32_2D  # (words, D)
     word_gradients: F32_2D  # (words, D)
     scales: F32  # (words,)
-    hidden: F32_2D  # (examples, D)
-    gradients: F32_2D  # (examples, D)
+    hidden: F32_2D  # (groups * GROUP, D)
+    gradients: F32_2D  # (groups * GROUP, D)
     pair_errors: F32  # (pairs,)
     negative_gradients: F32_2D  # (groups * NEGATIVES, D)
     own: F32_2D  # (workers * NEGATIVES, D): the negatives of a group
@@ -177,8 +177,8 @@ def make_scratch(
         vectors=floats(words, width),
         word_gradients=floats(words, width),
         scales=floats(words),
-        hidden=floats(batch, width),
-        gradients=floats(batch, width),
+        hidden=floats(groups * GROUP, width),
+        gradients=floats(groups * GROUP, width),
         pair_errors=floats(max(pairs, batch)),
         negative_gradients=floats(groups * NEGATIVES, width),
         own=floats(workers * NEGATIVES, width),

@@ -97,9 +97,13 @@ def sort_items(values, other, count, top, counters):
 
     `other` is a buffer of the same size. Two or four passes: the result is in `values`.
     """
-    bits = u64(11) if top <= 1 << 22 else u64(8)
+    passes, bits = 2, u64(9)
+    while top > 1 << (passes * np.int64(bits)):
+        if bits < u64(11):
+            bits += u64(1)
+        else:
+            passes, bits = 4, u64(8)
     mask = (u64(1) << bits) - u64(1)
-    passes = 2 if top <= 1 << 22 else 4
     shift = _SHIFT
     for _ in range(passes):
         for c in range(np.int64(mask) + 1):

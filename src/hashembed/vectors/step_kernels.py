@@ -41,8 +41,9 @@ from hashembed.vectors.arrays import (
 )
 from hashembed.vectors.plan_kernels import plan_batch
 
-WIDE = 4 * LANES
+WIDE = 2 * LANES  # two sums of so many numbers fit into the registers of AVX2
 _AHEAD = 3  # rows of E to prefetch, each of several cache lines
+_ROWS_AHEAD = 8  # rows of P
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _TINY = np.float32(1e-30)
@@ -92,33 +93,6 @@ def weighted_sum(table, rows, weights, first, count, column, width):
     return plus(even, odd)
 
 
-@njit(error_model="numpy")
-def embed_words(worker, workers, b, job):
-    """vectors[p] = the mean over the entries of word p of sum_i P[row, i] E[bucket_i]."""
-    offsets, rows, buckets = job.vocabulary.offsets, job.vocabulary.rows, job.vocabulary.buckets
-    E, P = job.tables.E, job.tables.P
-    words, begins, count = job.plan.words[b], job.plan.entry_begins[b], job.plan.counts[b, WORDS]
-    weights, vectors, scales = job.scratch.weights, job.scratch.vectors, job.scratch.scales
-    columns, k = E.shape[1], P.shape[1]
-    low, high = share_runs(begins, count, worker, workers)
-    for p in range(low, high):
-        if p + 1 < high:
-            for x in range(offsets[words[p + 1]] * k, offsets[words[p + 1] + 1] * k):
-                fetch_row(E, buckets[x])
-        start, n = offsets[words[p]], offsets[words[p] + 1] - offsets[words[p]]
-        scale, e = _ONE / np.float32(n), np.int64(begins[p]) * k
-        scales[p] = scale
-        for t in range(n):
-            for i in range(k):
-                weights[e + t * k + i] = P[rows[start + t], i] * scale
-        own_buckets = buckets[start * k : (start + n) * k]
-        own_weights = weights[e : e + n * k]
-        for c in range(0, columns - WIDE + 1, WIDE):
-            store(vectors, p, c, weighted_sum(E, own_buckets, own_weights, 0, n * k, c, WIDE))
-        for c in range(columns // WIDE * WIDE, columns, LANES):
-            store(vectors, p, c, weighted_sum(E, own_buckets, own_weights, 0, n * k, c, LANES))
-
-
 @njit(inline="always")
 def add_row(target, row, factor, source, other, columns):
     """target[row] += factor * source[other]."""
@@ -131,10 +105,58 @@ def add_row(target, row, factor, source, other, columns):
 
 
 @njit(inline="always")
+def set_row(target, row, factor, source, other, columns):
+    """target[row] = factor * source[other]."""
+    for c in range(0, columns, LANES):
+        store(target, row, c, scaled(factor, load(source, other, c, LANES)))
+
+
+@njit(inline="always")
 def clear_row(target, row, columns):
     """target[row] = 0."""
     for c in range(0, columns, LANES):
         store(target, row, c, zero_vector(LANES))
+
+
+@njit(error_model="numpy")
+def mix_weights(low, high, b, job):
+    """weights = P over the number of entries, for the words from `low` to `high`."""
+    offsets, rows, P = job.vocabulary.offsets, job.vocabulary.rows, job.tables.P
+    words, begins = job.plan.words[b], job.plan.entry_begins[b]
+    weights, scales, k = job.scratch.weights, job.scratch.scales, P.shape[1]
+    for p in range(low, high):
+        start, n = offsets[words[p]], offsets[words[p] + 1] - offsets[words[p]]
+        scale, e = _ONE / np.float32(n), np.int64(begins[p]) * k
+        scales[p] = scale
+        for t in range(n):
+            if t + _ROWS_AHEAD < n:
+                prefetch(P[rows[start + t + _ROWS_AHEAD]], 0)
+            for i in range(k):
+                weights[e + t * k + i] = P[rows[start + t], i] * scale
+
+
+@njit(error_model="numpy")
+def embed_words(worker, workers, b, job):
+    """vectors[p] = the mean over the entries of word p of sum_i P[row, i] E[bucket_i].
+
+    Every worker goes through all entries in the order of the rows of E, for its own words: that
+    order is kind to memory, and the words of a worker fit into its cache.
+    """
+    plan, E, vectors = job.plan, job.tables.E, job.scratch.vectors
+    rows, begins, runs = plan.E_rows[b], plan.E_begins[b], plan.counts[b, E_ROWS]
+    items, places, weights = plan.E_items[b], plan.E_places[b], job.scratch.weights
+    columns = E.shape[1]
+    low, high = share_runs(plan.entry_begins[b], plan.counts[b, WORDS], worker, workers)
+    mix_weights(low, high, b, job)
+    for p in range(low, high):
+        clear_row(vectors, p, columns)
+    for r in range(runs):
+        if r + _AHEAD < runs:
+            fetch_row(E, rows[r + _AHEAD])
+        for x in range(begins[r], begins[r + 1]):
+            p = np.int64(places[x])
+            if low <= p < high:
+                add_row(vectors, p, weights[items[x]], E, np.int64(rows[r]), columns)
 
 
 @njit(inline="always")
@@ -145,105 +167,128 @@ def sigmoid(x):
 
 
 @njit(inline="always")
-def matrix_row(weights, row, count, table, first, column, width):
-    """The sum of weights[row, j] * table[first + j] for j below `count`."""
-    even, odd = zero_vector(width), zero_vector(width)
-    for j in range(0, count - 1, 2):
-        even = plus(even, scaled(weights[row, j], load(table, first + j, column, width)))
-        odd = plus(odd, scaled(weights[row, j + 1], load(table, first + j + 1, column, width)))
-    if count % 2:
-        j = count - 1
-        even = plus(even, scaled(weights[row, j], load(table, first + j, column, width)))
-    return plus(even, odd)
+def product_block(weights, row, table, first, count, column, out, at):
+    """out[at + i] = the sum over t of weights[row + i, t] * table[first + t], for four rows i."""
+    a, b = zero_vector(LANES), zero_vector(LANES)
+    c, d = zero_vector(LANES), zero_vector(LANES)
+    for t in range(count):
+        v = load(table, first + t, column, LANES)
+        a = plus(a, scaled(weights[row, t], v))
+        b = plus(b, scaled(weights[row + 1, t], v))
+        c = plus(c, scaled(weights[row + 2, t], v))
+        d = plus(d, scaled(weights[row + 3, t], v))
+    store(out, at, column, a)
+    store(out, at + 1, column, b)
+    store(out, at + 2, column, c)
+    store(out, at + 3, column, d)
 
 
 @njit(inline="always")
-def matrix_column(weights, first, count, column_of_weights, table, begin, column, width):
-    """The sum of weights[first + q, column_of_weights] * table[begin + q] for q below `count`."""
-    even, odd = zero_vector(width), zero_vector(width)
-    for q in range(0, count - 1, 2):
-        one = load(table, begin + q, column, width)
-        two = load(table, begin + q + 1, column, width)
-        even = plus(even, scaled(weights[first + q, column_of_weights], one))
-        odd = plus(odd, scaled(weights[first + q + 1, column_of_weights], two))
-    if count % 2:
-        q = count - 1
-        one = load(table, begin + q, column, width)
-        even = plus(even, scaled(weights[first + q, column_of_weights], one))
-    return plus(even, odd)
+def transposed_block(weights, row, place, table, first, count, column, out, at):
+    """out[at + j] = the sum over t of weights[row + t, place + j] * table[first + t], four rows."""
+    a, b = zero_vector(LANES), zero_vector(LANES)
+    c, d = zero_vector(LANES), zero_vector(LANES)
+    for t in range(count):
+        v = load(table, first + t, column, LANES)
+        a = plus(a, scaled(weights[row + t, place], v))
+        b = plus(b, scaled(weights[row + t, place + 1], v))
+        c = plus(c, scaled(weights[row + t, place + 2], v))
+        d = plus(d, scaled(weights[row + t, place + 3], v))
+    store(out, at, column, a)
+    store(out, at + 1, column, b)
+    store(out, at + 2, column, c)
+    store(out, at + 3, column, d)
 
 
 @njit(error_model="numpy")
-def learn_group(worker, g, b, job):
-    """One group of examples."""
-    plan, scratch, C = job.plan, job.scratch, job.tables.C
-    examples, columns = plan.counts[b, EXAMPLES], C.shape[1]
-    first, last = g * GROUP, min((g + 1) * GROUP, examples)
-    input_begins, input_places = plan.input_begins[b], plan.input_places[b]
-    pair_begins, pair_words, negatives = plan.pair_begins[b], plan.pair_words[b], plan.negatives[b]
-    vectors, hidden, gradients = scratch.vectors, scratch.hidden, scratch.gradients
-    pair_errors, errors, losses = scratch.pair_errors, scratch.errors, scratch.losses
-    own, across, out = scratch.own, scratch.across, scratch.negative_gradients
-    here, flat, row = worker * NEGATIVES, worker * columns, worker * GROUP
+def take_negatives(worker, g, b, job):
+    """The output vectors of the negatives of a group, and the same transposed."""
+    C, negatives = job.tables.C, job.plan.negatives[b]
+    own, across, columns = job.scratch.own, job.scratch.across, C.shape[1]
+    here, flat = worker * NEGATIVES, worker * columns
     for j in range(NEGATIVES):
         word = np.int64(negatives[g * NEGATIVES + j])
         for c in range(0, columns, LANES):
             store(own, here + j, c, load(C, word, c, LANES))
         for c in range(columns):
             across[flat + c, j] = own[here + j, c]
-    for q in range(first, last):
-        for x in range(pair_begins[q], pair_begins[q + 1]):
-            fetch_row(C, pair_words[x])
-    for q in range(first, last):
+
+
+@njit(error_model="numpy")
+def mean_inputs(first, last, end, b, job):
+    """hidden[q] = the mean vector of the inputs of example q; zeros from `last` to `end`."""
+    hidden, vectors, columns = job.scratch.hidden, job.scratch.vectors, job.tables.C.shape[1]
+    begins, places = job.plan.input_begins[b], job.plan.input_places[b]
+    for q in range(first, end):
         clear_row(hidden, q, columns)
-        clear_row(gradients, q, columns)
-        begin, end = np.int64(input_begins[q]), np.int64(input_begins[q + 1])
-        e = row + q - first
-        if begin == end:
+        if q < last:
+            part = _ONE / np.float32(max(np.int64(begins[q + 1]) - np.int64(begins[q]), 1))
+            for x in range(begins[q], begins[q + 1]):
+                add_row(hidden, q, part, vectors, np.int64(places[x]), columns)
+
+
+@njit(error_model="numpy")
+def negative_errors(scores, weight, negatives, words, low, high):
+    """Scores of the negatives -> what they add to the gradient. Output words are no negatives."""
+    for j in range(NEGATIVES):
+        scores[j] = -weight * sigmoid(scores[j])
+    for x in range(low, high):
+        same = False
+        for j in range(NEGATIVES):
+            same |= negatives[j] == words[x]
+        if same:
             for j in range(NEGATIVES):
-                errors[e, j] = _ZERO
-            if q == first:
-                losses[g] = _ZERO
-            continue
-        part = _ONE / np.float32(end - begin)
-        for x in range(begin, end):
-            add_row(hidden, q, part, vectors, np.int64(input_places[x]), columns)
-        # Scores of all negatives at once: hidden[q] times the transposed block.
-        store(errors, e, 0, matrix_row(hidden, q, columns, across, flat, 0, NEGATIVES))
-        begin, end = np.int64(pair_begins[q]), np.int64(pair_begins[q + 1])
-        weight = np.float32(job.negative_weight) * np.float32(end - begin)
-        weight *= np.float32(1 / NEGATIVES)
-        scores = errors[e]
-        loss = _ZERO
-        if q == first:
+                if negatives[j] == words[x]:
+                    scores[j] = _ZERO
+
+
+@njit(error_model="numpy")
+def learn_group(worker, g, b, job):
+    """One group of examples."""
+    plan, scratch, C = job.plan, job.scratch, job.tables.C
+    columns = C.shape[1]
+    first, end = g * GROUP, (g + 1) * GROUP
+    last = min(end, plan.counts[b, EXAMPLES])
+    begins, words = plan.pair_begins[b], plan.pair_words[b]
+    negatives = plan.negatives[b][g * NEGATIVES : (g + 1) * NEGATIVES]
+    hidden, gradients, errors = scratch.hidden, scratch.gradients, scratch.errors
+    here, flat, row = worker * NEGATIVES, worker * columns, worker * GROUP
+    for x in range(begins[first], begins[last]):
+        fetch_row(C, words[x])
+    take_negatives(worker, g, b, job)
+    mean_inputs(first, last, end, b, job)
+    for q in range(0, GROUP, 4):
+        for c in range(0, NEGATIVES, LANES):
+            product_block(hidden, first + q, scratch.across, flat, columns, c, errors, row + q)
+    loss = _ZERO
+    for q in range(first, end):
+        low = np.int64(begins[min(q, last)])
+        high = np.int64(begins[min(q + 1, last)])
+        scores = errors[row + q - first]
+        weight = np.float32(job.negative_weight / NEGATIVES) * np.float32(high - low)
+        if q == first and high > low:
             for j in range(NEGATIVES):
                 loss -= weight * log(_ONE - sigmoid(scores[j]) + _TINY)
-        for j in range(NEGATIVES):
-            scores[j] = -weight * sigmoid(scores[j])
-        for x in range(begin, end):
-            word = np.int64(pair_words[x])
-            for j in range(NEGATIVES):
-                if negatives[g * NEGATIVES + j] == pair_words[x]:
-                    scores[j] = _ZERO
+        negative_errors(scores, weight, negatives, words, low, high)
+    for q in range(0, GROUP, 4):
+        for c in range(0, columns, LANES):
+            product_block(errors, row + q, scratch.own, here, NEGATIVES, c, gradients, first + q)
+    for q in range(first, last):
+        for x in range(begins[q], begins[q + 1]):
+            word = np.int64(words[x])
             probability = sigmoid(dot_rows(hidden, q, C, word, columns, LANES))
-            pair_errors[x] = _ONE - probability
+            error = _ONE - probability
+            scratch.pair_errors[x] = error
             if q == first:
                 loss -= log(probability + _TINY)
-            add_row(gradients, q, pair_errors[x], C, word, columns)
-        if q == first:
-            losses[g] = loss / np.float32(end - begin)
-        for c in range(0, columns - WIDE + 1, WIDE):
-            more = matrix_row(errors, e, NEGATIVES, own, here, c, WIDE)
-            store(gradients, q, c, plus(load(gradients, q, c, WIDE), more))
-        for c in range(columns // WIDE * WIDE, columns, LANES):
-            some = matrix_row(errors, e, NEGATIVES, own, here, c, LANES)
-            store(gradients, q, c, plus(load(gradients, q, c, LANES), some))
-    for j in range(NEGATIVES):
-        x, n = g * NEGATIVES + j, last - first
-        for c in range(0, columns - WIDE + 1, WIDE):
-            store(out, x, c, matrix_column(errors, row, n, j, hidden, first, c, WIDE))
-        for c in range(columns // WIDE * WIDE, columns, LANES):
-            store(out, x, c, matrix_column(errors, row, n, j, hidden, first, c, LANES))
+            add_row(gradients, q, error, C, word, columns)
+    scratch.losses[g] = loss / np.float32(max(np.int64(begins[first + 1]) - begins[first], 1))
+    for j in range(0, NEGATIVES, 4):
+        out = scratch.negative_gradients
+        for c in range(0, columns, LANES):
+            transposed_block(
+                errors, row, j, hidden, first, GROUP, c, out, g * NEGATIVES + j
+            )  # fmt: skip
 
 
 @njit(inline="always")
@@ -327,10 +372,12 @@ def update_buckets(worker, workers, b, job, rate):
             fetch_row(E, rows[r + _AHEAD])
             prefetch(E_square, rows[r + _AHEAD])
         row = np.int64(rows[r])
-        clear_row(sums, worker, columns)
         for x in range(begins[r], begins[r + 1]):
             p, item = np.int64(places[x]), np.int64(items[x])
-            add_row(sums, worker, weights[item], words, p, columns)
+            if x == begins[r]:
+                set_row(sums, worker, weights[item], words, p, columns)
+            else:
+                add_row(sums, worker, weights[item], words, p, columns)
             dots[item] = scales[p] * dot_rows(words, p, E, row, columns, LANES)
         take_step(E, E_square, row, sums, worker, columns, part, rate, decay)
 

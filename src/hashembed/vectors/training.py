@@ -166,10 +166,10 @@ class Trainer:
     def _train_piece(self, ids: np.ndarray, done: int, total: int) -> F32:
         """One piece of the corpus, `done` words after the beginning -> the loss of each step."""
         settings = self.settings
-        seed = ((settings.seed & (2**63 - 1)) * 2 + 1) * _SEED_OF_PIECE + done
+        seed = _seed_of(settings.seed, done)
         words, texts, windows = np.empty((3, len(ids)), np.int32)
         kept = thin_out(
-            np.ascontiguousarray(ids), self.keep, settings.window, _signed(seed), words, texts,
+            np.ascontiguousarray(ids), self.keep, settings.window, seed, words, texts,
             windows,
         )  # fmt: skip
         batches = -(-kept // self.batch_size)
@@ -225,6 +225,11 @@ class Trainer:
                 ),
             )  # fmt: skip
         return self._buffers
+
+
+def _seed_of(seed: int, done: int) -> int:
+    """The seed of a piece of the corpus, `done` words after the beginning."""
+    return _signed(((seed & (2**63 - 1)) * 2 + 1) * _SEED_OF_PIECE + done)
 
 
 def _signed(number: int) -> int:
