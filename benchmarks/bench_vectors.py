@@ -1,0 +1,160 @@
+"""Word vectors beside fastText and gensim: agreement with people, bytes, time.
+
+python -m benchmarks.bench_vectors --data FOLDER      -> results/vectors.csv
+
+FOLDER has enwik8/enwik8 and wordsim/ (thirteen similarity sets, analogies). Every tool runs in a
+process of its own, on two threads, on the same plain text.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import RESULTS, read, table
+from benchmarks.word_vectors.plain_text import make_plain
+from benchmarks.word_vectors.tools import TOOLS
+
+SMALL = {"num_buckets": 60_000, "num_embeddings": 250_000}
+TINY = {"num_buckets": 42_000, "num_embeddings": 250_000, "embedding_dim": 60}
+# tool, name of the settings, passes, settings
+RUNS = [
+    ("hashembed", "", 1, {}),
+    ("fastText", "", 1, {}),
+    ("gensim", "", 1, {}),
+    ("hashembed", "", 5, {}),
+    ("hashembed", "second seed", 5, {"seed": 1}),
+    ("hashembed", "third seed", 5, {"seed": 2}),
+    ("hashembed", "cbow", 5, {"model": "cbow"}),
+    ("hashembed", "small", 5, SMALL),
+    ("hashembed", "tiny", 5, TINY),
+    ("gensim", "", 5, {}),
+    ("fastText", "", 5, {}),
+    ("fastText", "cbow", 5, {"model": "cbow"}),
+]
+COLUMNS = [
+    "tool", "settings", "passes", "stored", "numbers", "bytes", "seconds", "peak_megabytes",
+    "mean", "rw_known", "rw_unknown", "analogies",
+]  # fmt: skip
+
+
+def sets_of(folder: Path) -> dict[str, list[tuple[str, str, float]]]:
+    from hashembed.vectors.evaluation import read_pairs
+
+    files = sorted((folder / "wordsim" / "faruqui").glob("EN-*.txt"))
+    return {file.stem.removeprefix("EN-"): read_pairs(file) for file in files}
+
+
+def judge(vectors, sets, known) -> dict[str, float]:
+    """Correlations x 100 of all sets, and of rare words whose words are known or not."""
+    from hashembed.vectors.evaluation import spearman
+    from hashembed.vectors.neighbours import unit_rows
+
+    found = {}
+    for name, pairs in sets.items():
+        one, other = (unit_rows(vectors([pair[i] for pair in pairs])) for i in (0, 1))
+        cosines = np.einsum("ij,ij->i", one, other, dtype=np.float64)
+        scores = np.array([pair[2] for pair in pairs])
+        found[name] = 100 * spearman(scores, cosines)
+        if name.startswith("RW"):
+            both = np.array([a in known and b in known for a, b, _ in pairs])
+            found["rw_known"] = 100 * spearman(scores[both], cosines[both])
+            found["rw_unknown"] = 100 * spearman(scores[~both], cosines[~both])
+    found["mean"] = float(np.mean([found[name] for name in sets]))
+    return found
+
+
+def analogies(vectors, words: list[str], path: Path) -> float:
+    """The share of questions that are answered right, in percent; all with known words count."""
+    from hashembed.vectors.evaluation import read_questions
+    from hashembed.vectors.neighbours import unit_rows
+
+    units, place = unit_rows(vectors(words)), {word: i for i, word in enumerate(words)}
+    right = asked = 0
+    for _, questions in read_questions(path):
+        rows = [[place.get(word.lower(), -1) for word in question] for question in questions]
+        a, b, c, d = np.array([row for row in rows if min(row) >= 0]).reshape(-1, 4).T
+        cosines = (units[b] - units[a] + units[c]) @ units.T
+        for row in (a, b, c):
+            cosines[np.arange(len(row)), row] = -np.inf
+        right, asked = right + int((cosines.argmax(axis=1) == d).sum()), asked + len(d)
+    return 100 * right / max(asked, 1)
+
+
+def vocabulary_of(path: Path) -> list[str]:
+    """Words that occur at least five times, the most frequent first: the same for all tools."""
+    from collections import Counter
+
+    with open(path, encoding="utf-8") as file:
+        counts = Counter(word for line in file for word in line.split())
+    return [word for word, count in counts.most_common() if count >= 5]
+
+
+def run_one(tool: str, passes: int, settings: dict, text: Path, folder: Path) -> None:
+    """In a process of its own: prints a row for each stored form."""
+    model = TOOLS[tool]()
+    sample = text.with_suffix(".sample")
+    if not sample.exists():
+        with open(text, encoding="utf-8") as file:
+            sample.write_text("".join(next(file) for _ in range(20)), encoding="utf-8")
+    model.train(sample, 1, **settings)  # imports, and what is compiled once
+    start = time.perf_counter()
+    model.train(text, passes, **settings)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    words, sets = vocabulary_of(text), sets_of(folder)
+    row = {"numbers": model.numbers(), "seconds": seconds, "peak_megabytes": peak}
+    questions = folder / "wordsim" / "questions-words.txt"
+    right = analogies(model.vectors, words, questions)
+    with tempfile.TemporaryDirectory() as place:
+        for stored, size, vectors in model.sizes(Path(place)):
+            found = judge(vectors, sets, set(words))
+            print(json.dumps({**row, **found, "stored": stored, "bytes": size, "analogies": right}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--text", type=Path, help="plain text; by default made from enwik8")
+    parser.add_argument("--only", default="", help="a tool; rows of others are kept")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    text = args.text or make_plain(args.data / "enwik8/enwik8", args.data / "enwik8/plain.txt")
+    if args.one:
+        run_one(**json.loads(args.one), text=text, folder=args.data)
+        return
+    path = RESULTS / "vectors.csv"
+    kept = read(path) if path.exists() else []
+    columns = [*COLUMNS[:9], *sets_of(args.data), *COLUMNS[9:]]
+    with table(path, columns) as add:
+        for tool, name, passes, settings in RUNS:
+            same = [
+                r
+                for r in kept
+                if (r["tool"], r["settings"], r["passes"]) == (tool, name, str(passes))
+            ]
+            if args.only and tool != args.only:
+                for row in same:
+                    add(row)
+                continue
+            asked = json.dumps({"tool": tool, "passes": passes, "settings": settings})
+            order = [sys.executable, "-m", "benchmarks.bench_vectors", "--data", str(args.data)]
+            order += ["--text", str(text), "--one", asked]
+            done = subprocess.run(order, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise SystemExit(done.stderr)
+            for line in done.stdout.splitlines():
+                row = {"tool": tool, "settings": name, "passes": passes, **json.loads(line)}
+                rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in row.items()}
+                add(rounded)
+                print({k: rounded[k] for k in COLUMNS if k in rounded}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
