@@ -59,7 +59,7 @@ class _Shape(NamedTuple):
 def _row_shape(D: int, rows: int) -> _Shape:
     """For the update of rows of D numbers, of which a batch changes at most `rows`."""
     if INTERPRETED:
-        return _Shape(4, 4, 3, 1, 1)
+        return _Shape(16, 4, 3, 1, 1)
     R = max(1, min(1024 // D, 16))
     T = max(1, min(2048 // D, 32))
     return _Shape(R, T, 128 + min(cdiv(rows, R), 4096), 128, 4)
@@ -194,7 +194,7 @@ class Steps:
 
     def _embed(self, slot: Slot, step: int) -> None:
         plan, scratch, sizes = slot.plan, self.scratch, self.sizes
-        T = 4 if INTERPRETED else max(1, min(4096 // self._D, 32))
+        T = 8 if INTERPRETED else max(1, min(4096 // self._D, 32))
         programs = 3 if INTERPRETED else sizes.words
         triton_steps.embed_words[(programs,)](
             self.cursor, plan.word_starts, plan.word_firsts, plan.entry_begins, plan.E_slots,
@@ -211,11 +211,11 @@ class Steps:
 
     def _items(self) -> int:
         """Rows of a tile where a program has one example or word."""
-        return 4 if INTERPRETED else max(1, min(2048 // self._D, 16))
+        return 8 if INTERPRETED else max(1, min(2048 // self._D, 16))
 
     def _warps(self) -> int:
         """Of a program that has such a tile."""
-        return 1 if self._D <= 128 else 4
+        return 1 if self._D <= 64 else 2 if self._D == 128 else 4
 
     def _learn_pairs(self, slot: Slot, step: int) -> None:
         plan, sizes = slot.plan, self.sizes
@@ -234,7 +234,7 @@ class Steps:
             self.scratch.gradients[1], self.scratch.negative_gradients, slot.results.losses, step,
             WEIGHT=self.rates.negative_weight / NEGATIVES, GROUP=GROUP, GROUPS=sizes.groups,
             NEGATIVES=NEGATIVES, Q=TILE, W=sizes.width, D=min(self._D, 128), PRECISION=PRECISION,
-            num_warps=4,
+            num_warps=4 if self._D < 128 else 8,
         )  # fmt: skip
 
     def _update_outputs(self, slot: Slot, step: int) -> None:
@@ -278,7 +278,7 @@ class Steps:
 def _weight_shape(KP: int) -> _Shape:
     """For the update of P."""
     if INTERPRETED:
-        return _Shape(4, 4, 3, 1, 1)
+        return _Shape(16, 4, 3, 1, 1)
     return _Shape(64, max(1, 128 // KP), 64 + 512, 64, 2)
 
 
