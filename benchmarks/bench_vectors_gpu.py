@@ -168,9 +168,10 @@ def main() -> None:
     for kernel in kernels[:45]:
         print(f"{kernel['milliseconds in all']:>9} ms {kernel['calls']:>7} calls "
               f"{kernel['microseconds']:>9} us  {kernel['kernel']}")  # fmt: skip
-    with table(given.out / "vectors_gpu_kernels.csv", list(kernels[0])) as add:
-        for kernel in kernels:
-            add(kernel)
+    if kernels:
+        with table(given.out / "vectors_gpu_kernels.csv", list(kernels[0])) as add:
+            for kernel in kernels:
+                add(kernel)
 
 
 if __name__ == "__main__":

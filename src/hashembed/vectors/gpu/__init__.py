@@ -1,8 +1,8 @@
 """Word vectors on a GPU: the same batches, draws and mathematics as on the CPU.
 
     pieces.py        the corpus in chunks: a few pieces, thinned out on the CPU
-    planning.py      a chunk -> what all of its batches do, sorted; `plan_kernels.py` has its kernels
-    steps.py         the steps of these batches as a CUDA graph; `step_kernels.py` has the kernels
+    planning.py      a chunk -> what all of its batches do, sorted; kernels: `plan_kernels.py`
+    steps.py         the steps of these batches as a CUDA graph; kernels: `step_kernels.py`
     arrays.py        every array that they share
     trainer.py       plans a chunk while the steps of the chunk before it run
 

@@ -50,7 +50,7 @@ class _Words(NamedTuple):
 
 
 class _Batches(NamedTuple):
-    count: int
+    number: int
     example_starts: Tensor  # (batches + 1,), int64
     of_examples: Tensor  # (examples,), int64
     local_examples: Tensor  # (examples,), int64
@@ -77,7 +77,7 @@ def plan_chunk(
 
     groups = (batches.example_starts.diff() + (GROUP - 1)) // GROUP
     group_starts = _begins(groups)
-    group_batches = _repeat(torch.arange(batches.count, device=device), groups)
+    group_batches = _repeat(torch.arange(batches.number, device=device), groups)
     pair_words, pair_begins = pairs.words.to(INT), pairs.begins.to(INT)
     negatives = torch.empty(len(group_batches) * NEGATIVES, dtype=INT, device=device)
     hits = torch.empty(len(words), dtype=torch.int64, device=device)
@@ -91,9 +91,9 @@ def plan_chunk(
         hits, GROUP=GROUP, NEGATIVES=NEGATIVES, num_warps=4,
     )  # fmt: skip
 
-    entries = _entries(distinct, vocabulary, batches.count, limits)
+    entries = _entries(distinct, vocabulary, batches.number, limits)
     outputs = _outputs(pairs, negatives, group_batches, group_starts, hidden_rows, batches, V)
-    of_C = list_runs(outputs.keys, V, batches.count, limits.short)
+    of_C = list_runs(outputs.keys, V, batches.number, limits.short)
     fill = limits.together
 
     return ChunkPlan(
@@ -179,12 +179,12 @@ def _find_uses(words: Tensor, texts: Tensor, windows: Tensor) -> tuple[_Uses, _U
 
 def _distinct_words(inputs: _Uses, batches: _Batches, V: int) -> _Words:
     of_inputs = batches.of_examples[inputs.examples]
-    keys, order = _sorted(of_inputs * V + inputs.words, batches.count * V)
+    keys, order = _sorted(of_inputs * V + inputs.words, batches.number * V)
     changes = _changes(keys)
     firsts = changes.nonzero().flatten()
     first_keys = keys[firsts].long()
     word_batches = first_keys // V
-    starts = _starts(word_batches, batches.count)
+    starts = _starts(word_batches, batches.number)
     run = changes.cumsum(0) - 1
     local = run - starts[word_batches[run]] if len(run) else run
     places = torch.empty_like(run)
@@ -263,7 +263,7 @@ def _outputs(
     number = torch.arange(len(negatives), device=negatives.device)
     local = number - group_starts[of_negatives] * NEGATIVES
     keys, order = _sorted(
-        torch.cat([of_pairs, of_negatives * V + negatives]), batches.count * V
+        torch.cat([of_pairs, of_negatives * V + negatives]), batches.number * V
     )  # fmt: skip
     slots = torch.empty_like(order, dtype=INT)
     slots[order] = torch.arange(len(order), dtype=INT, device=order.device)
@@ -292,7 +292,7 @@ def _starts(batches: Tensor, count: int) -> Tensor:
 
 
 def list_runs(keys: Tensor, rows: int, batches: int, short: int) -> Runs:
-    """Sorted keys, batch * rows + row -> runs; in each batch first those of at most `short` items."""
+    """Sorted keys, batch * rows + row -> runs. A short run has at most `short` items."""
     begins = _changes(keys).nonzero().flatten()
     at = keys[begins].long()
     batch = at // rows

@@ -249,7 +249,7 @@ def update_outputs(
             length = tl.load(run_lengths + r, mask=live, other=0)
             before = read_rows(C, row, live, cols, W)
             total = tl.zeros([R, D], tl.float32)
-            for x in range(0, tl.max(length, axis=0)):
+            for x in range(tl.max(length, axis=0)):
                 total += output_terms(
                     begin + x, x < length, sources, errors, hidden, negative_gradients, examples,
                     cols, NEGATIVES, TILES, Q, W,
@@ -337,7 +337,7 @@ def update_buckets(
             length = tl.load(run_lengths + r, mask=live, other=0)
             before = read_rows(E, row, live, cols, W)
             total = tl.zeros([R, D], tl.float32)
-            for x in range(0, tl.max(length, axis=0)):
+            for x in range(tl.max(length, axis=0)):
                 total += bucket_terms(
                     begin + x, x < length, before, words, P_slots, weights, scales,
                     word_gradients, dots, cols, W,
@@ -390,7 +390,7 @@ def update_weights(
             begin = tl.load(run_begins + r, mask=live, other=0)
             length = tl.load(run_lengths + r, mask=live, other=0)
             total = tl.zeros([R, KP], tl.float32)
-            for x in range(0, tl.max(length, axis=0)):
+            for x in range(tl.max(length, axis=0)):
                 total += read_rows(dots, begin + x, x < length, i, k)
             take_weight_step(P, P_square, row, live, total, i, RATE, k)
 

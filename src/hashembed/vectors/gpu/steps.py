@@ -1,10 +1,11 @@
 """The steps of a chunk: launches of the kernels, recorded in a CUDA graph and replayed.
 
-    embed_words -> (mean_inputs) -> learn_pairs     -> update_outputs -> end of the step
-                                    learn_negatives -> sum_gradients  -> update_buckets -> update_weights
+    one stream                                      the other
+    embed_words, and mean_inputs with CBOW
+    learn_negatives                                 learn_pairs
+    sum_gradients, update_buckets, update_weights   update_outputs
 
-What is in one column overlaps: it runs on two streams. Only `update_outputs` may take longer, until
-the next step reads the output.
+The streams wait for each other after each line.
 """
 
 import gc

@@ -40,7 +40,7 @@ class GpuTrainer(Trainer):
     def __init__(self, *arguments: Any, device: str = "cuda", **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.device = torch.device(device)
-        if self.device.type == "cuda" and self.device.index is None:
+        if device == "cuda":
             self.device = torch.device("cuda", torch.cuda.current_device())
 
     def train(self, on_progress: Callable[[VectorProgress], object] | None = None) -> list[float]:
