@@ -55,8 +55,12 @@ def train_model(
     settings: VectorSettings,
     threads: int | None,
     on_progress: Callable[[VectorProgress], object] | None,
+    make_trainer: "Callable[..., Trainer] | None" = None,
 ) -> VectorModel:
-    """Learn vectors from texts; `WordVectors.fit` says what they may be."""
+    """Learn vectors from texts; `WordVectors.fit` says what they may be.
+
+    make_trainer: instead of `Trainer`, for another device; `devices.py` has them.
+    """
     corpus = encode_corpus(texts, settings.words, settings.min_count, settings.max_words, threads)
     if not len(corpus.dictionary):
         raise ValueError(
@@ -68,7 +72,7 @@ def train_model(
     tables = new_tables(
         spec, settings.embedding_dim, len(corpus.dictionary), settings.seed, workers
     )
-    trainer = Trainer(corpus, settings, vocabulary, tables, spec, workers)
+    trainer = (make_trainer or Trainer)(corpus, settings, vocabulary, tables, spec, workers)
     losses = trainer.train(on_progress)
     model = VectorModel.trained(settings, corpus.dictionary, spec, tables)
     model.losses, model.threads = losses, threads

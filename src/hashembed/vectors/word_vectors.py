@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from hashembed.core.arrays import F32
+from hashembed.vectors.devices import check_device, trainer_on
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.neighbours import Neighbour, nearest_rows, unit_rows
 from hashembed.vectors.settings import VectorSettings
@@ -43,6 +44,8 @@ class WordVectors:
         batch_size: words in a step. None: by the size of the corpus.
         seed: the same seed and texts give the same vectors, for any number of threads.
         threads: None is all cores.
+        device: where `fit` trains: "cpu" (default), "cuda" or "cuda:N" for a GPU, or "auto": a GPU
+            if there is one. A GPU rounds differently, so its vectors are slightly different.
 
     Example:
         >>> vectors = WordVectors(min_count=1).fit(["the cat sat on the mat", "the dog sat"])
@@ -70,10 +73,12 @@ class WordVectors:
         batch_size: int | None = None,
         seed: int = 0,
         threads: int | None = None,
+        device: str = "cpu",
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "threads")}
+        own = ("self", "threads", "device")
+        given = {name: value for name, value in locals().items() if name not in (*own, "own")}
         self.settings = VectorSettings(**given)
-        self.threads = threads
+        self.threads, self.device = threads, check_device(device)
         self._model: VectorModel | None = None
 
     # --- training ---
@@ -88,7 +93,8 @@ class WordVectors:
         """
         self._model = None
         self.__dict__.pop("_units", None)
-        self._model = train_model(texts, self.settings, self.threads, on_progress)
+        trainer = trainer_on(self.device)
+        self._model = train_model(texts, self.settings, self.threads, on_progress, trainer)
         return self
 
     # --- vectors ---
