@@ -53,7 +53,7 @@ def test_kernels_compute_what_the_reference_computes(case, monkeypatch):
     monkeypatch.setattr(
         training, "run_workers", lambda kernel, n, job: jobs.append(job) or run(kernel, n, job)
     )
-    decay, weight = settings.decay, training.NEGATIVE_WEIGHT
+    decay, weight = training.DECAY, training.NEGATIVE_WEIGHT
     reference = Reference(
         vocabulary, tables, settings.embedding_dim, decay, training.IMPORTANCE_RATE, weight
     )

@@ -15,8 +15,9 @@ MAX_WINDOW = 100
 LARGEST_BUCKETS, LARGEST_EMBEDDINGS = 200_000, 500_000
 BUCKETS_PER_KEY, EMBEDDINGS_PER_KEY = 0.6, 1.45
 LARGEST_BATCH, SMALLEST_BATCH = 2048, 256
-BATCHES = 4000  # at least this many steps, if batches of SMALLEST_BATCH give so many
-FEW_PASSES = 2  # up to this many, rates stay higher and averages are shorter
+BATCHES = 6000  # at least this many steps, if batches of SMALLEST_BATCH give so many
+SAMPLE = 1e-4
+FEW_PASSES = 2  # up to this many, the rate starts higher and does not fall to 0
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class VectorSettings:
     min_count: int = 5
     max_words: int = 10_000_000
     window: int = 5
-    sample: float = 1e-4
+    sample: float | None = None
     passes: int = 5
     learning_rate: float | None = None
     batch_size: int | None = None
@@ -54,9 +55,9 @@ class VectorSettings:
         whole_number("seed", self.seed, -(2**63), 2**63 - 1)
         if self.batch_size is not None:
             whole_number("batch_size", self.batch_size, 1, 1 << 16)
-        self._positive("sample", self.sample)
-        if self.learning_rate is not None:
-            self._positive("learning_rate", self.learning_rate)
+        for name in ("sample", "learning_rate"):
+            if getattr(self, name) is not None:
+                self._positive(name, getattr(self, name))
         if self.subwords is not None:
             object.__setattr__(self, "subwords", tuple(self.subwords))
         TextConfig((1, 1), self.lowercase, self.subwords, self.punctuation)  # checks them
@@ -81,6 +82,13 @@ class VectorSettings:
         B = self.num_buckets or max(least, min(int(BUCKETS_PER_KEY * keys), LARGEST_BUCKETS))
         return K, B
 
+    def sample_for(self, words: int) -> float:
+        """From which share of the corpus on words are thinned out, for a vocabulary of this size.
+
+        In a small vocabulary all words are frequent. Hardly any would be left.
+        """
+        return self.sample or max(SAMPLE, 1 / max(words, 1))
+
     def batch_for(self, words: int) -> int:
         """Words in a step, for a corpus with this many words after frequent ones were thinned."""
         if self.batch_size is not None:
@@ -88,16 +96,11 @@ class VectorSettings:
         size = words * self.passes // BATCHES
         return min(max(size // 32 * 32, SMALLEST_BATCH), LARGEST_BATCH)
 
-    @property
-    def decay(self) -> float:
-        """Of the running mean squares of RMSprop."""
-        return 0.99 if self.passes <= FEW_PASSES else 0.997
-
     def rate_at(self, progress: float) -> float:
         """The learning rate after a part of the training, from 0 to 1."""
         if self.passes <= FEW_PASSES:
-            return (self.learning_rate or 0.03) * (1 - 0.8 * progress)
-        return (self.learning_rate or 0.02) * max(1 - progress, 1e-4)
+            return (self.learning_rate or 0.025) * (1 - 0.8 * progress)
+        return (self.learning_rate or 0.0175) * max(1 - progress, 1e-4)
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` needs, as JSON can hold it."""

@@ -28,9 +28,10 @@ from hashembed.vectors.settings import VectorSettings
 from hashembed.vectors.step_kernels import train_words
 
 PIECE = 1 << 18  # words of the corpus that one call of the kernel takes: less than a second
-POWER = 0.75  # of the counts, in the distribution of negatives
-NEGATIVE_WEIGHT = 5.0  # of all negatives of an example together, for each output word
+POWER = 0.5  # of the counts, in the distribution of negatives
+NEGATIVE_WEIGHT = 10.0  # of all negatives of an example together, for each output word
 IMPORTANCE_RATE = 0.03
+DECAY = 0.99  # of the running mean squares of RMSprop
 _SEED_OF_PIECE = 0x9E3779B97F4A7C15
 
 
@@ -140,7 +141,7 @@ class Trainer:
         self.corpus, self.settings, self.vocabulary = corpus, settings, vocabulary
         self.tables, self.spec, self.threads = tables, spec, threads
         counts = np.bincount(corpus.ids[corpus.ids >= 0], minlength=len(corpus.dictionary))
-        self.keep = keep_chances(counts, settings.sample)
+        self.keep = keep_chances(counts, settings.sample_for(len(counts)))
         thinned = int((counts * (self.keep / 2.0**32)).sum())
         self.batch_size = settings.batch_for(thinned)
         self._buffers: tuple[Plan, Scratch] | None = None
@@ -195,7 +196,7 @@ class Trainer:
             dim=settings.embedding_dim,
             cbow=settings.model == "cbow",
             seed=_signed(seed ^ 0x5DEECE66D),
-            decay=settings.decay,
+            decay=DECAY,
             importance_rate=IMPORTANCE_RATE,
             negative_weight=NEGATIVE_WEIGHT,
         )

@@ -38,7 +38,8 @@ class WordVectors:
         min_count: leave out words that are less frequent (default 5).
         max_words: keep at most this many words, the most frequent ones.
         window: the most words to either side that count as near (default 5).
-        sample: frequent words are thinned out from this share of the corpus on (default 1e-4).
+        sample: frequent words are thinned out from this share of the corpus on. None: 1e-4, or
+            more if there are less than 10,000 words.
         passes: over the corpus (default 5).
         learning_rate: at the start. None: by the number of passes.
         batch_size: words in a step. None: by the size of the corpus.
@@ -67,7 +68,7 @@ class WordVectors:
         min_count: int = 5,
         max_words: int = 10_000_000,
         window: int = 5,
-        sample: float = 1e-4,
+        sample: float | None = None,
         passes: int = 5,
         learning_rate: float | None = None,
         batch_size: int | None = None,

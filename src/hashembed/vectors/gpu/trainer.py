@@ -16,6 +16,7 @@ from hashembed.vectors.gpu.pieces import Chunk, Pieces
 from hashembed.vectors.gpu.planning import Limits, plan_chunk
 from hashembed.vectors.gpu.steps import SHORT, SHORT_WEIGHTS, TOGETHER, Rates, Slot, Steps
 from hashembed.vectors.training import (
+    DECAY,
     IMPORTANCE_RATE,
     NEGATIVE_WEIGHT,
     LossNotFiniteError,
@@ -62,7 +63,7 @@ class GpuTrainer(Trainer):
         most_words = min(self.batch_size + around, len(self.vocabulary.limits))
         dim, width = settings.embedding_dim, self.tables.E.shape[1]
         sizes = Sizes(self.batch_size, most_words, dim, width, k, cbow)
-        rates = Rates(settings.decay, IMPORTANCE_RATE, NEGATIVE_WEIGHT)
+        rates = Rates(DECAY, IMPORTANCE_RATE, NEGATIVE_WEIGHT)
         limits = Limits(
             self.spec.num_embeddings, self.spec.num_buckets, k, cbow, SHORT, SHORT_WEIGHTS, TOGETHER
         )
