@@ -41,6 +41,12 @@ COMMANDS = LazyCommands(
         "info": "info",
         "card": "card",
         "plan": "plan",
+        "vectors": "vectors",
+        "nearest": "nearest",
+        "analogy": "nearest",
+        "similarity": "similarity",
+        "export": "exchange",
+        "import": "exchange",
     }
 )
 

@@ -83,7 +83,7 @@ def demo_command(page: str | None, force: bool) -> None:
 
 
 def _accuracies(results: "list[Result]", tokens: int) -> "Table":
-    table = _table("dictionary", "parameters", "accuracy", "training")
+    table = number_table("dictionary", "parameters", "accuracy", "training")
     for r in results:
         table.add_row(
             r.embedding.name,
@@ -96,19 +96,19 @@ def _accuracies(results: "list[Result]", tokens: int) -> "Table":
 
 
 def _collisions(counted: "list[Collision]") -> "Table":
-    table = _table("predicted", "measured")
+    table = number_table("predicted", "measured")
     for c in counted:
         table.add_row(c.what, f"{c.predicted:,.0f}", f"{c.measured:,}")
     return table
 
 
-def _table(*heads: str) -> "Table":
+def number_table(*heads: str) -> "Table":
     """A table with a column of names, and a column of numbers for each head."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for head in heads:
         table.add_column(head, justify="right")
     return table
