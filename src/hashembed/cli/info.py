@@ -14,8 +14,9 @@ SHOWN = 20  # classes
 @click.command(
     "info",
     cls=Subcommand,
-    epilog="\b\nExamples:\n  hashembed info model.safetensors\n  hashembed info vectors.safetensors\n"
-    "  hashembed info hub:owner/name\n  hashembed info --runtime",
+    epilog="\b\nExamples:\n  hashembed info model.safetensors\n"
+    "  hashembed info vectors.safetensors\n  hashembed info hub:owner/name\n"
+    "  hashembed info --runtime",
 )
 @click.argument("model", type=ANY_MODEL, required=False)
 @click.option(

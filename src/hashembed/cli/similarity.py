@@ -102,10 +102,10 @@ def similarity_command(
     console = Console(highlight=False)
     if agreements:
         console.print(_set_table(agreements))
-        console.print(
-            "\nSpearman's correlation x 100, over all pairs, and over some of them. unknown: pairs "
-            "with a word that\nis not in the vocabulary. rare: other pairs with a word that occurs "
-            f"less than {rare:,} times.\n"
+        click.echo(
+            "\nSpearman's correlation x 100: of all pairs, and of some alone.\n"
+            "unknown: pairs with a word that is not in the vocabulary\n"
+            f"rare: other pairs with a word that occurs less than {rare:,} times\n"
         )
     if answered:
         console.print(_analogy_table(answered))
@@ -132,8 +132,8 @@ def _agreement(model: "VectorModel", file: str, rare: int) -> Agreement:
     found = evaluate_pairs(model, name, pairs)
     ranks = np.stack([model.ranks([pair[i] for pair in pairs]) for i in (0, 1)])
     counts = np.append(model.dictionary.counts, 0)[ranks]  # of a rank of -1: 0
-    apart = (counts > 0).all(axis=0) & (counts < rare).any(axis=0)
-    rare_ones = [pair for pair, chosen in zip(pairs, apart.tolist(), strict=True) if chosen]
+    apart = np.flatnonzero((counts > 0).all(axis=0) & (counts < rare).any(axis=0))
+    rare_ones = [pairs[place] for place in apart]
     of_rare = evaluate_pairs(model, name, rare_ones).correlation if rare_ones else math.nan
     return Agreement(
         name,

@@ -11,14 +11,13 @@ def vector_lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
     """Name and text of each line of `hashembed info`."""
     meta, tensors = header["meta"], header["tensors"]
     settings, bits = meta["settings"], meta["bits"]
-    words, d, k = tensors["dictionary.ranks"]["shape"][0], settings["embedding_dim"], "num_hashes"
-    K, B = meta["num_embeddings"], meta["num_buckets"]
+    words, d = tensors["dictionary.ranks"]["shape"][0], settings["embedding_dim"]
     least = settings["min_count"]
     losses = [("pass " + str(i), f"loss {loss:.4f}") for i, loss in enumerate(meta["losses"], 1)]
     return [
         ("vectors", f"{words:,} words, d = {d}; {_unknown_words(settings, meta['indexing'])}"),
         ("text", _describe_text(settings)),
-        ("tables", _describe_tables(meta, K, B, settings[k], d)),
+        ("tables", _describe_tables(meta, settings["num_hashes"], d)),
         (
             "trained by",
             f"{MODELS.get(settings['model'], settings['model'])}, window {settings['window']}, "
@@ -27,7 +26,7 @@ def vector_lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         (
             "saved",
-            "for training, in full precision" if bits is None else f"for use, in {bits} bits",
+            "for training, in full precision" if bits is None else f"in {bits} bits",
         ),
         *losses,
         ("next", f"hashembed nearest {as_given(path)} WORD"),
@@ -50,7 +49,8 @@ def _describe_text(settings: dict[str, Any]) -> str:
     return f"words, {characters}, {case}{kept}"
 
 
-def _describe_tables(meta: dict[str, Any], K: int, B: int, k: int, d: int) -> str:
+def _describe_tables(meta: dict[str, Any], k: int, d: int) -> str:
+    K, B = meta["num_embeddings"], meta["num_buckets"]
     if meta["indexing"] == "identity":
         return f"one vector for each word: {B * d:,} parameters"
     return f"K = {K:,}, B = {B:,}, k = {k}, d = {d}: {K * k + B * d:,} parameters"
