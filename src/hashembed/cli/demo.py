@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 TEXTS = ("Wo ist der Bahnhof?", "Onde fica a estação?")
 
 
-EXAMPLE = "\b\nExamples:\n  hashembed demo\n  hashembed demo --page languages.html"
+EXAMPLE = """\b
+Examples:
+  hashembed demo
+  hashembed demo --vectors
+  hashembed demo --page languages.html"""
 
 
 @click.command("demo", cls=Subcommand, epilog=EXAMPLE)
@@ -25,15 +29,26 @@ EXAMPLE = "\b\nExamples:\n  hashembed demo\n  hashembed demo --page languages.ht
     metavar="FILE",
     help="Instead, write a web page that tells the languages apart.",
 )
+@click.option(
+    "--vectors", is_flag=True, help="Instead, learn word vectors without labels, and use them."
+)
 @force_option
-def demo_command(page: str | None, force: bool) -> None:
+def demo_command(page: str | None, vectors: bool, force: bool) -> None:
     """See hash embeddings at work, in a few seconds.
 
-    Trains three embeddings to tell 16 languages apart, and explains two answers.
+    Trains three embeddings to tell 16 languages apart, and explains two answers. With --vectors,
+    learns word vectors from the same sentences without being told their languages.
     """
+    if vectors and page is not None:
+        raise click.UsageError("Give either --vectors or --page, found both.")
     from rich.console import Console
 
     console = Console(highlight=False)
+    if vectors:
+        from hashembed.cli.demo_vectors_show import show_vectors
+
+        show_vectors(console)
+        return
     if page is not None:
         check_outputs([], [Output("--page", page, "page")], force)
         with console.status("Training ..."):
