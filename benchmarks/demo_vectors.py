@@ -40,11 +40,13 @@ CODES = {
 SETTINGS = {
     "embedding_dim": 48,
     "min_count": 8,
-    "passes": 20,
-    "subwords": (3, 4),
+    "passes": 15,
+    "window": 10,
+    "sample": 1e-3,
+    "subwords": (3, 5),
     "num_buckets": 8_000,
     "num_embeddings": 40_000,
-}  # fmt: skip
+}
 BITS = 4
 
 

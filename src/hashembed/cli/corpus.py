@@ -33,9 +33,12 @@ class Corpus:
     the context removes it.
     """
 
-    def __init__(self, data: Sequence[str], options: dict[str, Any]) -> None:
+    def __init__(
+        self, data: Sequence[str], options: dict[str, Any], temporary: str | None = None
+    ) -> None:
+        """temporary: the folder for copies; None is that of the system."""
         check_input(data)
-        self._given, self._options = list(data), options
+        self._given, self._options, self._temporary = list(data), options, temporary
         self._paths: list[str] = []
         self._names: dict[str, str] = {}  # temporary file -> what it is a copy of
         self._kept: list[Any] | None = []  # columns, once a reading was complete and small
@@ -87,7 +90,7 @@ class Corpus:
         name = STDIN_NAME if path == STDIN else path
         if name in self._names.values():
             raise click.UsageError(f"found {name} twice, but it can be read only once.")
-        descriptor, copy = tempfile.mkstemp(prefix="hashembed-")
+        descriptor, copy = tempfile.mkstemp(prefix="hashembed-", dir=self._temporary)
         self._stack.callback(_remove, copy)
         source = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
         with os.fdopen(descriptor, "wb") as file:
@@ -95,7 +98,7 @@ class Corpus:
                 shutil.copyfileobj(source, file, 1 << 20)
             except OSError as error:
                 raise click.ClickException(
-                    f"Cannot copy {name} to {copy}: {error.strerror or error}. The variable TMPDIR "
+                    f"Cannot copy {name} to {copy}: {error.strerror or error}. --cache-dir "
                     "chooses another folder."
                 ) from None
             finally:

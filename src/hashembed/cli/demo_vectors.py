@@ -98,7 +98,7 @@ def same_language(vectors: WordVectors, sentences: Sentences) -> float:
     spoken = np.repeat(sentences.train_languages, bags.lengths)[ranks >= 0]
     counts = np.zeros((len(vectors), len(sentences.languages)), np.int64)
     np.add.at(counts, (ranks[ranks >= 0], spoken), 1)
-    known, home = counts.any(axis=1).nonzero()[0], counts.argmax(axis=1)
+    known, home = np.flatnonzero(counts.any(axis=1)), counts.argmax(axis=1)
     units = unit_rows(vectors.vectors[known])
     asked = np.unique(np.linspace(0, len(known) - 1, ASKED).astype(np.int64))
     cosines = units[asked] @ units.T
@@ -121,7 +121,7 @@ def _drawn(sentences: Sentences) -> Iterator[I64]:
     """The places of one training sentence of each language, several times."""
     rng = np.random.default_rng(0)
     of_each = [
-        (sentences.train_languages == number).nonzero()[0]
+        np.flatnonzero(sentences.train_languages == number)
         for number in range(len(sentences.languages))
     ]
     for _ in range(DRAWS):

@@ -54,11 +54,10 @@ def nearest_command(
     """
 
     def answer(loaded: "WordVectors", asked: str) -> Answer:
-        vector = loaded[asked]
-        if not vector.any():
+        if not _has_vector(loaded, asked):
             return Answer({"word": asked}, f"{printable(asked)}: {_why_none(loaded, asked)}", [])
-        title = printable(asked) + ("" if asked in loaded else f" ({_unknown(loaded, asked)})")
         known = asked in loaded
+        title = printable(asked) + ("" if known else f" ({_unknown(asked)})")
         return Answer({"word": asked, "known": known}, title, loaded.nearest(asked, top))
 
     _answer_all(vectors, words, threads, as_json, "Word: ", answer)
@@ -86,7 +85,7 @@ def analogy_command(
         if len(asked) != 3:
             reason = f"{printable(line)}: expected three words, found {len(asked)}"
             return Answer({"words": asked}, reason, [])
-        lacking = [word for word in asked if not loaded[word].any()]
+        lacking = [word for word in asked if not _has_vector(loaded, word)]
         if lacking:
             reason = f"{printable(lacking[0])}: {_why_none(loaded, lacking[0])}"
             return Answer({"words": asked}, reason, [])
@@ -163,7 +162,11 @@ def _lines(prompt: str) -> Iterator[str]:
             yield text
 
 
-def _unknown(vectors: "WordVectors", word: str) -> str:
+def _has_vector(vectors: "WordVectors", text: str) -> bool:
+    return bool(vectors.transform([text]).any())
+
+
+def _unknown(word: str) -> str:
     """How the vector of something that is no word of the corpus was made."""
     if len(word.split()) > 1:
         return "the mean of its words"

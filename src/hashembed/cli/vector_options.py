@@ -168,6 +168,11 @@ _SETTING_OPTIONS = [
 
 _FILE_OPTIONS = [
     click.option(
+        "--cache-dir",
+        type=click.Path(file_okay=False, exists=True),
+        help="Folder for temporary files of large corpora. The system's by default.",
+    ),
+    click.option(
         "--bits",
         type=click.Choice(["8", "4", "3", "2"]),
         default="8",
@@ -208,6 +213,7 @@ class VectorOptions:
     bits: int
     for_training: bool
     continue_: str | None
+    cache_dir: str | None
     force: bool
     threads: int | None
     as_json: bool

@@ -53,11 +53,12 @@ def vectors_command(data: tuple[str, ...], **options: Any) -> None:
     from hashembed.vectors.word_vectors import WordVectors
 
     vectors = _continued(run) if run.continue_ is not None else _new(WordVectors, run)
-    with Corpus(run.data, run.source) as corpus:
+    with Corpus(run.data, run.source, run.cache_dir) as corpus:
         with vector_display(corpus, run.quiet) as display:
             corpus.on_bytes, corpus.on_report = display.read, display.say
             learn = vectors.fit if run.continue_ is None else _partial_fit(vectors)
-            learn(corpus, on_progress=display.train)
+            where = {} if run.cache_dir is None else {"cache_dir": run.cache_dir}
+            learn(corpus, on_progress=display.train, **where)
         _save(vectors, run, ctx)
         _tell(vectors, corpus, run, time.perf_counter() - start)
 
