@@ -39,11 +39,9 @@ CODES = {
 }
 SETTINGS = {
     "embedding_dim": 48,
-    "min_count": 8,
-    "passes": 15,
-    "window": 10,
-    "sample": 1e-3,
-    "subwords": (3, 5),
+    "min_count": 5,
+    "passes": 10,
+    "subwords": (3, 4),
     "num_buckets": 8_000,
     "num_embeddings": 40_000,
 }

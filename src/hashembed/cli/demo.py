@@ -6,6 +6,7 @@ import click
 
 from hashembed.cli.options import Subcommand
 from hashembed.cli.outputs import Output, check_outputs, force_option
+from hashembed.cli.tables import number_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -114,16 +115,4 @@ def _collisions(counted: "list[Collision]") -> "Table":
     table = number_table("predicted", "measured")
     for c in counted:
         table.add_row(c.what, f"{c.predicted:,.0f}", f"{c.measured:,}")
-    return table
-
-
-def number_table(*heads: str) -> "Table":
-    """A table with a column of names, and a column of numbers for each head."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
-    for head in heads:
-        table.add_column(head, justify="right")
     return table

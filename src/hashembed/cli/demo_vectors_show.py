@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hashembed.cli.demo import number_table
+from hashembed.cli.tables import number_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,10 +29,7 @@ def show_vectors(console: "Console") -> None:
         packaged, size = demo.of_package()
         rows = [
             (f"{len(sentences.train):,} sentences, just now", demo.judge(own, sentences)),
-            (
-                f"{demo.FILE_SENTENCES:,} sentences, {size / 1e3:.0f} kB in the package",
-                demo.judge(packaged, sentences),
-            ),
+            (f"{demo.FILE_SENTENCES:,}, in the package", demo.judge(packaged, sentences)),
         ]
     table = number_table("words", "same language", "one label each")
     for name, found in rows:
@@ -48,8 +45,7 @@ def show_vectors(console: "Console") -> None:
         f"is right (mean of {demo.DRAWS} draws)\n\n"
         "More text without labels makes better vectors, and better vectors need fewer labels. So "
         "few sentences teach languages and word forms more than meanings. The nearest words in "
-        "the vectors of the package:\n",
-        soft_wrap=True,
+        f"the vectors of the package ({size / 1e3:.0f} kB):\n",
     )
     _show_words(console, packaged)
     console.print(
@@ -57,6 +53,8 @@ def show_vectors(console: "Console") -> None:
         "million words and more teach meanings:\n"
         "  hashembed vectors corpus.txt -o vectors.safetensors\n"
         "  hashembed nearest vectors.safetensors WORD\n"
+        "use them for a classifier with few labels:\n"
+        "  hashembed train labelled.csv --unlabelled corpus.txt -o model.safetensors\n"
         "or look up words in the vectors of the package:\n"
         f"  hashembed nearest {demo.path_of_file()} {demo.WORDS[0]}",
         markup=False,

@@ -166,7 +166,7 @@ def _total_share(answered: "list[AnalogyResult]") -> float | None:
 
 
 def _set_table(agreements: list[Agreement]) -> "Table":
-    from hashembed.cli.demo import number_table
+    from hashembed.cli.tables import number_table
 
     table = number_table("pairs", "Spearman", "unknown", "Spearman", "rare", "Spearman")
     for one in agreements:
@@ -193,7 +193,7 @@ def _set_table(agreements: list[Agreement]) -> "Table":
 
 
 def _analogy_table(answered: "list[AnalogyResult]") -> "Table":
-    from hashembed.cli.demo import number_table
+    from hashembed.cli.tables import number_table
 
     table = number_table("questions", "right", "accuracy", "unknown words")
     totals = (
