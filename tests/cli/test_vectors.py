@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 
 from hashembed import TextClassifier, WordVectors
 from hashembed.cli import main
+from hashembed.cli.demo_vectors import path_of_file
 
 ANIMALS = ["cat", "dog", "horse", "cow", "mouse", "goat"]
 TOOLS = ["hammer", "saw", "drill", "wrench", "chisel", "pliers"]
@@ -403,9 +403,14 @@ def test_compress_to_bits(tmp_path):
 
 @has("compress")
 def test_compress_to_a_size(tmp_path):
-    limit = Path("v").stat().st_size * 2 // 3
-    run("compress", "v", "-o", tmp_path / "small", "--size", limit, "-q")
-    assert (tmp_path / "small").stat().st_size <= limit
+    small = tmp_path / "small"
+    run("compress", path_of_file(), "-o", small, "--size", "250kB", "-q")
+    assert small.stat().st_size <= 250_000
+    assert f"{len(WordVectors.load(small)):,} words" in run("info", small).stdout
+    assert "times smaller" in run("compress", path_of_file(), "-o", small, "--bits", "2").stdout
+    unreachable = run("compress", path_of_file(), "-o", tmp_path / "x", "--size", "1kB", code=1)
+    assert "bytes" in unreachable.stderr
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(

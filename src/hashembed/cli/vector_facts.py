@@ -11,7 +11,8 @@ def vector_lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
     """Name and text of each line of `hashembed info`."""
     meta, tensors = header["meta"], header["tensors"]
     settings, bits = meta["settings"], meta["bits"]
-    words, d = tensors["dictionary.ranks"]["shape"][0], settings["embedding_dim"]
+    small, d = meta.get("small"), settings["embedding_dim"]
+    words = small["words"] if small else tensors["dictionary.ranks"]["shape"][0]
     least = settings["min_count"]
     losses = [("pass " + str(i), f"loss {loss:.4f}") for i, loss in enumerate(meta["losses"], 1)]
     return [
@@ -53,4 +54,7 @@ def _describe_tables(meta: dict[str, Any], k: int, d: int) -> str:
     K, B = meta["num_embeddings"], meta["num_buckets"]
     if meta["indexing"] == "identity":
         return f"one vector for each word: {B * d:,} parameters"
-    return f"K = {K:,}, B = {B:,}, k = {k}, d = {d}: {K * k + B * d:,} parameters"
+    sizes = f"K = {K:,}, B = {B:,}, k = {k}, d = {d}"
+    if meta.get("small"):
+        return f"{sizes}, compressed: weights are signs; {B * d:,} parameters"
+    return f"{sizes}: {K * k + B * d:,} parameters"
