@@ -1,7 +1,7 @@
 """`hashembed compress` for word vectors."""
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -43,11 +43,11 @@ def compress_vectors(
         )
     from hashembed.vectors.word_vectors import WordVectors
 
-    vectors = WordVectors.load(path, threads=threads)
+    vectors: Any = WordVectors.load(path, threads=threads)
     if size is None:
         vectors.save(output, bits=bits or 8)
     else:
-        vectors.compress(size=size, bits=bits).save(output)  # type: ignore[attr-defined]
+        vectors.compress(size=size, bits=bits).save(output)
     small = WordVectors.load(output, threads=threads)
     return Compressed(
         os.path.getsize(path),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILE = "vectors.safetensors"  # benchmarks/demo_vectors.py makes it
 FILE_SENTENCES = 70_400
 MIN_COUNT = 3
-SETTINGS = {"embedding_dim": 50, "min_count": MIN_COUNT, "passes": 20}
+SETTINGS: dict[str, Any] = {"embedding_dim": 50, "min_count": MIN_COUNT, "passes": 20}
 TOP = 10
 ASKED = 500  # words whose nearest words are judged
 DRAWS = 20  # of the labelled sentences
@@ -66,7 +66,7 @@ def load_sentences() -> Sentences:
 def train_now(sentences: Sentences) -> tuple[WordVectors, float]:
     """Vectors of the training sentences, and the seconds that it took."""
     start = time.perf_counter()
-    vectors = WordVectors(**SETTINGS).fit(sentences.train)  # type: ignore[arg-type]
+    vectors = WordVectors(**SETTINGS).fit(sentences.train)
     return vectors, time.perf_counter() - start
 
 

@@ -52,8 +52,8 @@ def export_command(
     check_outputs([vectors], [Output("--output", output, "table")], force)
     from hashembed.vectors.word_vectors import WordVectors
 
-    loaded = WordVectors.load(vectors, threads=threads)
-    loaded.export_word2vec(output, binary=binary)  # type: ignore[attr-defined]
+    loaded: Any = WordVectors.load(vectors, threads=threads)
+    loaded.export_word2vec(output, binary=binary)
     _tell(loaded, output, as_json, quiet)
 
 
@@ -85,14 +85,16 @@ def import_command(
     for each word, and none for other words.
     """
     check_outputs([file], [Output("--output", output, "model")], force)
-    from hashembed.vectors.word_vectors import WordVectors
+    from hashembed.vectors import word_vectors
 
-    loaded: Any = WordVectors.from_word2vec(file)  # type: ignore[attr-defined]
+    kind: Any = word_vectors.WordVectors
+    loaded = kind.from_word2vec(file)
     loaded.save(output, bits=int(bits))
     _tell(loaded, output, as_json, quiet)
     if len(loaded):
-        word = loaded.index_to_key[min(300, len(loaded) - 1)]
-        say(f"Next: hashembed nearest {output} {word}", quiet)
+        from hashembed.cli.vectors import example_of
+
+        say(f"Next: {example_of(loaded, output)}", quiet)
 
 
 def _tell(vectors: Any, output: str, as_json: bool, quiet: bool) -> None:

@@ -161,7 +161,7 @@ _SETTING_OPTIONS = [
     click.option(
         "--device",
         metavar="DEVICE",
-        help="cpu, cuda or cuda:N. The CPU by default.",
+        help="cpu, cuda, cuda:N or auto. The CPU by default.",
     ),
     seed_option,
 ]
@@ -247,7 +247,7 @@ def _check_combinations(ctx: click.Context, options: VectorOptions) -> None:
     if options.continue_ is None:
         return
     for name in SETTINGS + LATER:
-        if name in options.given and name != "device":
+        if name in options.given:
             raise click.UsageError(
                 f"{names[name]} cannot be used with --continue: the vectors keep their settings."
             )

@@ -26,7 +26,7 @@ Examples:
   hashembed vectors more.txt --continue vectors.safetensors -o vectors.safetensors
 fastText's options (-dim, -epoch, -lr, -ws, -minCount, -minn, -maxn, -t) work too."""
 
-SHOWN_RANK = 300  # about here, a word is frequent and means something
+SHOWN_RANK, LETTERS = 300, 3  # about here, longer words are frequent and mean something
 
 
 @click.command("vectors", cls=VectorAliases, epilog=EXAMPLE)
@@ -52,11 +52,11 @@ def vectors_command(data: tuple[str, ...], **options: Any) -> None:
     check_outputs(data, [Output("--output", run.output, "model")], run.force)
     from hashembed.vectors.word_vectors import WordVectors
 
-    vectors = _continued(run) if run.continue_ is not None else _new(WordVectors, run)
+    vectors: Any = _continued(run) if run.continue_ is not None else _new(WordVectors, run)
     with Corpus(run.data, run.source, run.cache_dir) as corpus:
         with vector_display(corpus, run.quiet) as display:
             corpus.on_bytes, corpus.on_report = display.read, display.say
-            learn = vectors.fit if run.continue_ is None else _partial_fit(vectors)
+            learn = vectors.fit if run.continue_ is None else vectors.partial_fit
             where = {} if run.cache_dir is None else {"cache_dir": run.cache_dir}
             learn(corpus, on_progress=display.train, **where)
         _save(vectors, run, ctx)
@@ -89,16 +89,22 @@ def _continued(run: VectorOptions) -> "WordVectors":
     return vectors
 
 
-def _partial_fit(vectors: "WordVectors") -> Any:
-    return vectors.partial_fit  # type: ignore[attr-defined]
-
-
 def _save(vectors: "WordVectors", run: VectorOptions, ctx: click.Context) -> None:
     """Vectors that were continued can be continued again, unless --bits was given."""
     from hashembed.cli.options import was_given
 
     again = run.continue_ is not None and not was_given(ctx, "bits")
     vectors.save(run.output, bits=run.bits, for_training=run.for_training or again)
+
+
+def example_of(vectors: "WordVectors", path: str) -> str:
+    """A command to try, with a word that is neither rare nor as frequent as `the`."""
+    from shlex import quote
+
+    words = vectors.index_to_key
+    place = min(SHOWN_RANK, len(words) // 2)
+    word = next((w for w in words[place:] if len(w) > LETTERS), words[place])
+    return f"hashembed nearest {quote(path)} {quote(word)}"
 
 
 def _tell(vectors: "WordVectors", corpus: Corpus, run: VectorOptions, seconds: float) -> None:
@@ -110,8 +116,7 @@ def _tell(vectors: "WordVectors", corpus: Corpus, run: VectorOptions, seconds: f
         run.quiet,
     )
     say(f"Wrote {run.output} ({size / 1e6:.1f} MB) after {duration(seconds)}.", run.quiet)
-    word = vectors.index_to_key[min(SHOWN_RANK, len(vectors) - 1)]
-    say(f"Next: hashembed nearest {run.output} {word}", run.quiet)
+    say(f"Next: {example_of(vectors, run.output)}", run.quiet)
     if run.as_json:
         report = corpus.report
         result = {
