@@ -175,4 +175,5 @@ def test_files_that_are_no_model(folder, tmp_path):
     save_tensors(tmp_path / "x", "TextClassifier", {}, {"classes": json.loads("5")})
     assert "cannot be understood" in run("card", tmp_path / "x", code=1).stderr
     save_tensors(tmp_path / "y", "Snapshot", {}, {})
-    assert "is no TextClassifier" in run("card", tmp_path / "y", code=1).stderr
+    refused = run("card", tmp_path / "y", code=1).stderr
+    assert "holds a training state, not a text classifier" in refused

@@ -53,6 +53,7 @@ HEAVY = {
 COMMANDS = {
     "--help": set(),
     "train --help": set(),
+    "vectors --help": set(),
     "info model": set(),
     "info --runtime": set(),
     "card model": set(),

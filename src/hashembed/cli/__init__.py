@@ -41,6 +41,12 @@ COMMANDS = LazyCommands(
         "info": "info",
         "card": "card",
         "plan": "plan",
+        "vectors": "vectors",
+        "nearest": "nearest",
+        "analogy": "nearest",
+        "similarity": "similarity",
+        "export": "exchange",
+        "import": "exchange",
     }
 )
 
@@ -58,7 +64,7 @@ Exit codes: 0 success, 1 error in data or model, 2 wrong usage, 130 interrupted.
 )
 @click.version_option(package_name="hashembed")
 def main() -> None:
-    """Train, test and explain small text classifiers with hash embeddings."""
+    """Train, test and explain small text classifiers and word vectors."""
 
 
 def _open_standard_streams() -> None:
@@ -79,9 +85,10 @@ def run() -> None:
     _open_standard_streams()
     # Python's last collections of garbage would visit every object, and free only memory.
     atexit.register(gc.freeze)
-    # Otherwise numpy starts threads for matrices, which then keep a core busy for a while. Commands
-    # multiply only small ones.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Otherwise numpy starts threads for matrices, which then keep a core busy for a while. Most
+    # commands multiply only small ones.
+    if sys.argv[1:2] != ["similarity"]:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         main(prog_name="hashembed")
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""Other names for the options of `hashembed train`: fastText's, and those of earlier versions.
+"""Other names for options of `train` and `vectors`: fastText's, and those of earlier versions.
 
 They work, but --help does not list them. fastText writes one dash, as in `-lr 0.5`. An option that
 no longer exists gets a sentence (`GONE`).
@@ -23,6 +23,12 @@ SAME = {  # other name -> option
     "validate": "--validation",
     "output": "--output",
 }
+VECTORS_SAME = {
+    **SAME,
+    "ws": "--window",
+    "minCount": "--min-count",
+    "t": "--sample",
+}
 _NO_HIDDEN = (
     "there are no hidden layers any more: on no data set were they clearly better than none. For "
     "a network of your own in PyTorch, use HashEmbeddingBag."
@@ -38,7 +44,15 @@ class WithAliases(Subcommand):
         return super().parse_args(ctx, translate(args))
 
 
-def translate(args: list[str]) -> list[str]:
+class VectorAliases(Subcommand):
+    """The same for word vectors, which have some more names."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Translate the other names first."""
+        return super().parse_args(ctx, translate(args, VECTORS_SAME))
+
+
+def translate(args: list[str], same: dict[str, str] = SAME) -> list[str]:
     """['-lr', '0.5', '--wordNgrams=2'] -> ['--learning-rate', '0.5', '--ngrams', '1-2']."""
     out: list[str] = []
     characters: dict[str, str] = {}
@@ -55,8 +69,8 @@ def translate(args: list[str]) -> list[str]:
         elif name == "--balanced":
             _refuse_other_weights(args)
             out += ["--class-weight", "balanced"]
-        elif bare in SAME:
-            out += [SAME[bare], value] if equals else [SAME[bare]]
+        elif bare in same:
+            out += [same[bare], value] if equals else [same[bare]]
         elif bare in ("wordNgrams", "minn", "maxn", "input"):
             value = value if equals else _next(name, waiting)
             if bare == "wordNgrams":

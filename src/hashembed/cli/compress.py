@@ -8,11 +8,11 @@ import click
 
 from hashembed.cli.inputs import as_type, check_input
 from hashembed.cli.options import (
+    ANY_MODEL,
     BYTE_UNITS,
     Subcommand,
     data_options,
     json_option,
-    model_argument,
     quantity,
     quiet_option,
     reading,
@@ -25,11 +25,12 @@ EXAMPLE = """\b
 Examples:
   hashembed compress model.safetensors -o small.safetensors --size 1MB --data train.csv
   hashembed compress model.safetensors -o small.safetensors --max-loss 0.3 --data train.csv
-  hashembed compress model.safetensors -o small.safetensors --bits 4"""
+  hashembed compress model.safetensors -o small.safetensors --bits 4
+  hashembed compress vectors.safetensors -o small.safetensors --size 5MB"""
 
 
 @click.command("compress", cls=Subcommand, epilog=EXAMPLE)
-@model_argument
+@click.argument("model", type=ANY_MODEL)
 @click.option(
     "--output",
     "-o",
@@ -90,9 +91,25 @@ def compress_command(
 
     Prints the size and the accuracy of both models. With --data, the small model knows only the
     n-grams of that data that matter most. Give the data that the model was trained on.
+
+    Word vectors get small with --size or --bits (8, 4, 3 or 2), without data.
     """
     check_outputs([model, *data, *test], [Output("--output", output, "model")], force)
     check_input([*data, *test])
+    from hashembed.engine.tensor_file import kind_of
+
+    if kind_of(model) == "WordVectors":
+        from hashembed.cli.compress_vectors import compress_vectors
+
+        if max_loss is not None or data or test:
+            raise click.UsageError(
+                "--max-loss, --data and --test are for classifiers, but this file holds word "
+                "vectors: give --size or --bits."
+            )
+        compressed = compress_vectors(model, output, size, bits, threads)
+        say(f"Wrote {output} ({os.path.getsize(output):,} bytes).", quiet)
+        click.echo(json.dumps(compressed._asdict(), indent=2) if as_json else compressed)
+        return
 
     from hashembed.classify.classifier import TextClassifier
     from hashembed.readers import read

@@ -6,6 +6,7 @@ import click
 
 from hashembed.cli.options import Subcommand
 from hashembed.cli.outputs import Output, check_outputs, force_option
+from hashembed.cli.tables import number_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 TEXTS = ("Wo ist der Bahnhof?", "Onde fica a estação?")
 
 
-EXAMPLE = "\b\nExamples:\n  hashembed demo\n  hashembed demo --page languages.html"
+EXAMPLE = """\b
+Examples:
+  hashembed demo
+  hashembed demo --vectors
+  hashembed demo --page languages.html"""
 
 
 @click.command("demo", cls=Subcommand, epilog=EXAMPLE)
@@ -25,15 +30,26 @@ EXAMPLE = "\b\nExamples:\n  hashembed demo\n  hashembed demo --page languages.ht
     metavar="FILE",
     help="Instead, write a web page that tells the languages apart.",
 )
+@click.option(
+    "--vectors", is_flag=True, help="Instead, learn word vectors without labels, and use them."
+)
 @force_option
-def demo_command(page: str | None, force: bool) -> None:
+def demo_command(page: str | None, vectors: bool, force: bool) -> None:
     """See hash embeddings at work, in a few seconds.
 
-    Trains three embeddings to tell 16 languages apart, and explains two answers.
+    Trains three embeddings to tell 16 languages apart, and explains two answers. With --vectors,
+    learns word vectors from the same sentences without being told their languages.
     """
+    if vectors and page is not None:
+        raise click.UsageError("Give either --vectors or --page, found both.")
     from rich.console import Console
 
     console = Console(highlight=False)
+    if vectors:
+        from hashembed.cli.demo_vectors_show import show_vectors
+
+        show_vectors(console)
+        return
     if page is not None:
         check_outputs([], [Output("--page", page, "page")], force)
         with console.status("Training ..."):
@@ -83,7 +99,7 @@ def demo_command(page: str | None, force: bool) -> None:
 
 
 def _accuracies(results: "list[Result]", tokens: int) -> "Table":
-    table = _table("dictionary", "parameters", "accuracy", "training")
+    table = number_table("dictionary", "parameters", "accuracy", "training")
     for r in results:
         table.add_row(
             r.embedding.name,
@@ -96,19 +112,7 @@ def _accuracies(results: "list[Result]", tokens: int) -> "Table":
 
 
 def _collisions(counted: "list[Collision]") -> "Table":
-    table = _table("predicted", "measured")
+    table = number_table("predicted", "measured")
     for c in counted:
         table.add_row(c.what, f"{c.predicted:,.0f}", f"{c.measured:,}")
-    return table
-
-
-def _table(*heads: str) -> "Table":
-    """A table with a column of names, and a column of numbers for each head."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for head in heads:
-        table.add_column(head, justify="right")
     return table

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hashembed.cli.options import MODEL_FILE, Subcommand, json_option
+from hashembed.cli.options import ANY_MODEL, Subcommand, json_option
 from hashembed.core.printable import printable
 
 SHOWN = 20  # classes
@@ -14,10 +14,11 @@ SHOWN = 20  # classes
 @click.command(
     "info",
     cls=Subcommand,
-    epilog="\b\nExamples:\n  hashembed info model.safetensors\n  hashembed info hub:owner/name\n"
+    epilog="\b\nExamples:\n  hashembed info model.safetensors\n"
+    "  hashembed info vectors.safetensors\n  hashembed info hub:owner/name\n"
     "  hashembed info --runtime",
 )
-@click.argument("model", type=MODEL_FILE, required=False)
+@click.argument("model", type=ANY_MODEL, required=False)
 @click.option(
     "--runtime", is_flag=True, help="Instead, tell which kernels run on this machine, and why."
 )
@@ -76,6 +77,10 @@ def _lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         ("file", f"{path}, {size:,} bytes ({facts.describe_bytes(size)})"),
         ("kind", f"{header['kind']}, format {header['format']}, hash version {header['hash']}"),
     ]
+    if header["kind"] == "WordVectors":
+        from hashembed.cli.vector_facts import vector_lines
+
+        return lines + vector_lines(path, header)
     if header["kind"] != "TextClassifier":
         return lines
     engine = meta["engine"]

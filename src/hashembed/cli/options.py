@@ -19,7 +19,15 @@ HUB = "hub:"  # what the name of a model on the hub begins with
 
 
 class ModelFile(click.Path):
-    """A model file. hub:owner/name, hub:owner/name@revision, or a URI, is downloaded first."""
+    """A model file. hub:owner/name, hub:owner/name@revision, or a URI, is downloaded first.
+
+    kind: what the file has to hold, as in its header; None if the command takes every kind. The
+    loader checks it, and `Subcommand` then names the command that takes such a file.
+    """
+
+    def __init__(self, kind: str | None = "TextClassifier") -> None:
+        super().__init__(dir_okay=False)
+        self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of the file on this machine."""
@@ -34,7 +42,9 @@ class ModelFile(click.Path):
         return downloaded(str(value).removeprefix(HUB), quiet)
 
 
-MODEL_FILE = ModelFile(dir_okay=False)
+MODEL_FILE = ModelFile()
+VECTOR_FILE = ModelFile("WordVectors")
+ANY_MODEL = ModelFile(None)
 
 
 class Drawable(Protocol):
@@ -236,6 +246,7 @@ punctuation_option = click.option(
     help="Drop punctuation, or keep runs of it, such as ++ or :-), as words.",
 )
 model_argument = click.argument("model", type=MODEL_FILE)
+vectors_argument = click.argument("vectors", type=VECTOR_FILE)
 plot_option = click.option(
     "--plot",
     type=click.Path(dir_okay=False),
@@ -310,8 +321,18 @@ class Subcommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it."""
-        with command_options(option_names(ctx)):
-            return super().invoke(ctx)
+        try:
+            with command_options(option_names(ctx)):
+                return super().invoke(ctx)
+        except ValueError as error:
+            if type(error).__name__ == "ModelFileError":
+                from hashembed.cli.kinds import check_kind
+
+                for param in self.params:
+                    given = ctx.params.get(str(param.name))
+                    if isinstance(param.type, ModelFile) and given is not None:
+                        check_kind(given, param.type.kind)
+            raise
 
 
 class Polite(click.Group):
