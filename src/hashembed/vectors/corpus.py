@@ -1,19 +1,29 @@
 """From texts to numbers of words: the vocabulary, and the corpus as one array."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from hashembed.core.arrays import I32, I64
 from hashembed.hashing.bags import Bags
+from hashembed.text.arrow import documents, to_arrow
 from hashembed.text.config import TextConfig
-from hashembed.text.counts.exact import Corpus
+from hashembed.text.counts.exact import CHUNK, Corpus
 from hashembed.text.dictionary import Dictionary
-from hashembed.text.pipeline import text_to_bags
+from hashembed.text.key_kernels import Segments, cut_documents
+from hashembed.text.pipeline import kernel_rules, text_to_bags
+from hashembed.vectors.id_store import IdStore, Storage
 
-MAX_WORDS = 10_000_000
 END = -1  # follows the words of each text
+LONG = 4 * CHUNK  # bytes; longer texts are read in parts
+
+_IDS_AT_ONCE = 1 << 20
+
+Source = Callable[[], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -24,10 +34,18 @@ class EncodedCorpus:
     ids: I32
     words: int  # known words in the corpus
 
+    @cached_property
+    def counts(self) -> I64:
+        """How often each word of the dictionary occurs (V,)."""
+        return count_ids(self.ids, len(self.dictionary))
 
-def word_config(lowercase: bool, punctuation: Any) -> TextConfig:
-    """How text becomes words."""
-    return TextConfig((1, 1), lowercase=lowercase, punctuation=punctuation)
+
+def source_of(texts: Any) -> Source:
+    """Texts that can be read several times: a column, or a function that returns columns."""
+    if callable(texts):
+        return texts  # type: ignore[no-any-return]
+    column = to_arrow(texts)  # an iterator can be read only once
+    return lambda: [column]
 
 
 def encode_corpus(
@@ -36,29 +54,91 @@ def encode_corpus(
     min_count: int,
     max_words: int,
     threads: int | None,
-    known: Dictionary | None = None,
+    storage: Storage | None = None,
 ) -> EncodedCorpus:
-    """Read texts twice: count the words, then number them.
+    """Read texts several times: count the words, then number them.
 
     texts: a column of texts, or a function that returns an iterable of columns.
-    known: an existing vocabulary, which is kept as it is.
     """
-    if not callable(texts):
-        from hashembed.text.arrow import to_arrow
-
-        column = to_arrow(texts)  # an iterator can be read only once
-        texts = lambda: [column]  # noqa: E731
-    dictionary = known
-    if dictionary is None:
-        dictionary = Dictionary.count(
-            texts, config, max_words, min_count=min_count, threads=threads
+    source = source_of(texts)
+    dictionary = count_words(source, config, min_count, max_words, threads)
+    ids = number_words(source, dictionary, config, threads, storage)
+    corpus = EncodedCorpus(dictionary, ids, int(dictionary.counts.sum()))
+    if not np.array_equal(corpus.counts, dictionary.counts):
+        raise ValueError(
+            f"the texts changed: {corpus.words:,} words of the vocabulary in the first reading, "
+            f"{int(corpus.counts.sum()):,} in a later one; a function of texts must return all of "
+            "them each time"
         )
-    parts: list[I32] = []
-    for piece in Corpus(texts, config).pieces():
-        bags = text_to_bags(piece, config, threads)
-        parts.append(_with_ends(dictionary.ranks(bags.keys, threads), bags))
-    ids = np.concatenate([np.empty(0, np.int32), *parts])
-    return EncodedCorpus(dictionary, ids, int(np.count_nonzero(ids != END)))
+    return corpus
+
+
+def count_words(
+    source: Source, config: TextConfig, min_count: int, size: int, threads: int | None
+) -> Dictionary:
+    """The vocabulary of texts."""
+
+    def in_parts() -> Iterator[pa.Array]:
+        return (piece for piece, _ in cut_texts(source, config))
+
+    return Dictionary.count(in_parts, config, size, min_count=min_count, threads=threads)
+
+
+def number_words(
+    source: Source,
+    dictionary: Dictionary,
+    config: TextConfig,
+    threads: int | None,
+    storage: Storage | None = None,
+) -> I32:
+    """The ranks of the known words of texts, and END after each text."""
+    with IdStore(storage or Storage()) as store:
+        for piece, ends in cut_texts(source, config):
+            bags = text_to_bags(piece, config, threads)
+            ids = _with_ends(dictionary.ranks(bags.keys, threads), bags)
+            store.add(ids if ends else ids[:-1])
+        return store.whole()
+
+
+def count_ids(ids: I32, size: int) -> I64:
+    """How often each number from 0 to size - 1 occurs."""
+    counts = np.zeros(size + 1, np.int64)
+    for first in range(0, len(ids), _IDS_AT_ONCE):
+        counts += np.bincount(ids[first : first + _IDS_AT_ONCE] + 1, minlength=size + 1)
+    return counts[1:]
+
+
+def renumber(ids: I32, new: I32) -> None:
+    """Replace each number i by new[i], in place; END stays."""
+    table = np.append(new, np.int32(END))  # its last entry is that of END = -1
+    for first in range(0, len(ids), _IDS_AT_ONCE):
+        ids[first : first + _IDS_AT_ONCE] = table[ids[first : first + _IDS_AT_ONCE]]
+
+
+def cut_texts(source: Source, config: TextConfig) -> Iterator[tuple[pa.Array, bool]]:
+    """Texts of a few megabytes, and whether the last one is complete. Long texts come in parts."""
+    for piece in Corpus(source, config).pieces():
+        _, starts, ends = documents(piece)
+        first = 0
+        for place in np.flatnonzero(ends - starts > LONG).tolist():
+            if place > first:
+                yield piece.slice(first, place - first), True
+            yield from _parts_of(piece.slice(place, 1), config)
+            first = place + 1
+        if first < len(piece):
+            yield piece.slice(first), True
+
+
+def _parts_of(text: pa.Array, config: TextConfig) -> Iterator[tuple[pa.Array, bool]]:
+    """One long text, cut between words."""
+    data, starts, ends = documents(text)
+    most = 1 + int(ends[0] - starts[0]) // CHUNK
+    begins, stops, last = *np.empty((2, most), np.int64), np.empty(most, np.bool_)
+    segments = Segments(data, begins, stops, last)
+    count = cut_documents(starts, ends, kernel_rules(config).table, CHUNK, segments)
+    for begin, stop, ends_here in zip(begins[:count], stops[:count], last[:count], strict=True):
+        buffers = [None, pa.py_buffer(np.array([begin, stop])), text.buffers()[2]]
+        yield pa.Array.from_buffers(pa.large_binary(), 1, buffers), bool(ends_here)
 
 
 def _with_ends(ranks: I64, bags: Bags) -> I32:

@@ -22,6 +22,7 @@ from hashembed.vectors.arrays import (
     make_scratch,
 )
 from hashembed.vectors.corpus import EncodedCorpus, encode_corpus, entries_of
+from hashembed.vectors.id_store import Storage
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.plan_kernels import make_aliases, thin_out
 from hashembed.vectors.settings import VectorSettings
@@ -55,9 +56,12 @@ def train_model(
     settings: VectorSettings,
     threads: int | None,
     on_progress: Callable[[VectorProgress], object] | None,
+    storage: Storage | None = None,
 ) -> VectorModel:
     """Learn vectors from texts; `WordVectors.fit` says what they may be."""
-    corpus = encode_corpus(texts, settings.words, settings.min_count, settings.max_words, threads)
+    corpus = encode_corpus(
+        texts, settings.words, settings.min_count, settings.max_words, threads, storage
+    )
     if not len(corpus.dictionary):
         raise ValueError(
             f"found no word that occurs {settings.min_count} times: give more text, or a lower "
@@ -135,9 +139,8 @@ class Trainer:
     ) -> None:
         self.corpus, self.settings, self.vocabulary = corpus, settings, vocabulary
         self.tables, self.spec, self.threads = tables, spec, threads
-        counts = np.bincount(corpus.ids[corpus.ids >= 0], minlength=len(corpus.dictionary))
-        self.keep = keep_chances(counts, settings.sample)
-        thinned = int((counts * (self.keep / 2.0**32)).sum())
+        self.keep = keep_chances(corpus.dictionary.counts, settings.sample)
+        thinned = int((corpus.counts * (self.keep / 2.0**32)).sum())
         self.batch_size = settings.batch_for(thinned)
         self._buffers: tuple[Plan, Scratch] | None = None
         self._capacity = 0

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from hashembed.core.arrays import F32
+from hashembed.vectors.id_store import Storage
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.neighbours import Neighbour, nearest_rows, unit_rows
 from hashembed.vectors.settings import VectorSettings
@@ -79,17 +80,30 @@ class WordVectors:
     # --- training ---
 
     def fit(
-        self, texts: Any, on_progress: Callable[[VectorProgress], object] | None = None
+        self,
+        texts: Any,
+        on_progress: Callable[[VectorProgress], object] | None = None,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Learn from texts: a column of texts, or a function that returns an iterable of columns.
+        """Learn from texts.
 
-        The texts are read twice: to count words, and to number them. In memory they take four
-        bytes for each word.
+        Args:
+            texts: a column of texts; or, for a corpus larger than memory, a function that returns
+                an iterable of columns. It is called several times: to count the words, to find
+                their strings, and to number them.
+            on_progress: is called with a `VectorProgress` after each piece of the corpus.
+            cache_dir: the folder for the numbers of the words, four bytes each, if they take more
+                than 256 MB. None is the system's folder for temporary files. The file has no name,
+                so nothing is left behind.
         """
-        self._model = None
-        self.__dict__.pop("_units", None)
-        self._model = train_model(texts, self.settings, self.threads, on_progress)
+        storage = Storage(cache_dir)
+        self._set(train_model(texts, self.settings, self.threads, on_progress, storage))
         return self
+
+    def _set(self, model: VectorModel) -> None:
+        self.settings, self._model = model.settings, model
+        self.__dict__.pop("_units", None)
 
     # --- vectors ---
 
