@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from hashembed.core.arrays import F32
+from hashembed.vectors.corpus import source_of
 from hashembed.vectors.id_store import Storage
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.neighbours import Neighbour, nearest_rows, unit_rows
@@ -99,6 +100,34 @@ class WordVectors:
         """
         storage = Storage(cache_dir)
         self._set(train_model(texts, self.settings, self.threads, on_progress, storage))
+        return self
+
+    def partial_fit(
+        self,
+        texts: Any,
+        on_progress: Callable[[VectorProgress], object] | None = None,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Continue on new texts; the first call is `fit`.
+
+        Vectors that were loaded need a file of `save(path, for_training=True)`. All words of
+        before stay. New words that occur at least `min_count` times in the new texts join them.
+        Sizes of tables stay, so choose `num_buckets` and `num_embeddings` for all text to come.
+
+        Training makes `passes` over the new texts alone, from the full learning rate down. It moves
+        the vectors of all words that share n-grams with them. To keep the old vectors from
+        drifting, mix some of the old text into the new.
+
+        Args:
+            texts, on_progress, cache_dir: as for `fit`.
+        """
+        if self._model is None:
+            return self.fit(texts, on_progress, cache_dir=cache_dir)
+        from hashembed.vectors.continued import continue_training
+
+        source, storage = source_of(texts), Storage(cache_dir)
+        self._set(continue_training(self._model, source, self.threads, on_progress, storage))
         return self
 
     def _set(self, model: VectorModel) -> None:
