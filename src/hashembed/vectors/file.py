@@ -22,12 +22,13 @@ from hashembed.engine.tensor_file import (
 )
 from hashembed.hashing.spec import HashSpec
 from hashembed.text.config import TextConfig
-from hashembed.text.dictionary import Dictionary
+from hashembed.text.dictionary import Dictionary, saved_strings
 from hashembed.vectors.arrays import Tables
 from hashembed.vectors.coding import BITS, decode_rows, encode_rows
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.row_table import CodedRows
 from hashembed.vectors.settings import VectorSettings
+from hashembed.vectors.word_table import exact_dictionary
 
 KIND = "WordVectors"
 VERSION = PACKED_VERSION  # earlier versions must refuse this kind of file
@@ -96,7 +97,10 @@ def _assemble(tensors: Arrays, meta: Any) -> VectorModel:
         raise ModelFileError("has settings of text that contradict each other")
     K, B = (whole_number(name, meta[name], 1, 2**31) for name in ("num_embeddings", "num_buckets"))
     spec = HashSpec(K, B, settings.num_hashes, indexing=meta["indexing"], seed=settings.seed)
-    dictionary = Dictionary.from_tensors(tensors, settings.words)
+    if spec.indexing == "identity":
+        dictionary = exact_dictionary(*saved_strings(tensors), settings.words)
+    else:
+        dictionary = Dictionary.from_tensors(tensors, settings.words)
     d, k, bits = settings.embedding_dim, settings.num_hashes, meta["bits"]
     if bits is not None and bits not in BITS:
         raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")

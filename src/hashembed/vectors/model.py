@@ -15,6 +15,7 @@ from hashembed.hashing.spec import HashSpec
 from hashembed.text.arrow import to_arrow
 from hashembed.text.dictionary import Dictionary
 from hashembed.text.pipeline import text_to_bags
+from hashembed.text.string_keys import keys as string_keys
 from hashembed.vectors.arrays import Tables
 from hashembed.vectors.corpus import entries_of
 from hashembed.vectors.embed_kernels import embed_bags
@@ -60,10 +61,12 @@ class VectorModel:
     @cached_property
     def vectors(self) -> F32:
         """The vectors (V, d) of all words of the vocabulary."""
+        if not self.hashed and type(self.E) is RowTable:
+            return self.E.whole[: len(self.dictionary), : self.settings.embedding_dim]
         out = np.empty((len(self.dictionary), self.settings.embedding_dim), np.float32)
         for first in range(0, len(out), _WORDS_AT_ONCE):
             ranks = np.arange(first, min(first + _WORDS_AT_ONCE, len(out)))
-            out[first : first + len(ranks)] = self._of_ranks(ranks)
+            out[first : first + len(ranks)] = self.of_ranks(ranks)
         return out
 
     def embed(self, texts: Any, weights: F32 | None = None) -> F32:
@@ -75,10 +78,25 @@ class VectorModel:
         parts = [np.empty((0, self.settings.embedding_dim), np.float32)]
         for chunk in column.chunks:
             parts += [self._embed_some(piece, weights) for piece in _pieces(chunk)]
-        return np.concatenate(parts)
+        out = np.concatenate(parts)
+        if not self.hashed:
+            ranks = self._exact_ranks(column)
+            out[ranks >= 0] = self.of_ranks(ranks[ranks >= 0])
+        return out
 
     def ranks(self, texts: Any) -> I64:
         """The rank of each string in the vocabulary; -1 if it is unknown, or not one word."""
+        ranks = self._ranks_of_words(texts)
+        if not self.hashed:
+            exact = self._exact_ranks(texts)
+            ranks = np.where(exact >= 0, exact, ranks)
+        return ranks
+
+    def _exact_ranks(self, strings: Any) -> I64:
+        """The ranks of strings that are taken whole, as words without a hash are."""
+        return self.dictionary.ranks(string_keys(strings, null=0), self.threads)
+
+    def _ranks_of_words(self, texts: Any) -> I64:
         bags = text_to_bags(texts, self.settings.words, self.threads)
         ranks = np.full(len(bags), -1, np.int64)
         single = np.flatnonzero(bags.lengths == 1)
@@ -91,7 +109,7 @@ class VectorModel:
         ranks = self.dictionary.ranks(bags.keys, self.threads)
         known = distinct(ranks[ranks >= 0])
         places = np.searchsorted(known, ranks)
-        of_known = self._of_ranks(known)
+        of_known = self.of_ranks(known)
         unknown = np.flatnonzero(ranks < 0)
         of_unknown = self._of_unknown(column, bags.offsets, bags.keys, unknown)
         places[unknown] = len(known) + np.arange(len(unknown))
@@ -101,18 +119,18 @@ class VectorModel:
         counted = np.ones(len(ranks), np.float32)
         if weights is not None:
             counted[ranks >= 0] = weights[ranks[ranks >= 0]]
-        if not self._has_unknown_words:
+        if not self.has_unknown_words:
             counted[unknown] = 0
         totals = _sums(counted, bags.offsets)
         counted /= np.repeat(np.where(totals > 0, totals, 1), bags.lengths)
         return self._combined(table, places.astype(np.uint32), counted, bags.offsets)
 
     @property
-    def _has_unknown_words(self) -> bool:
+    def has_unknown_words(self) -> bool:
         """Whether words that are not in the vocabulary have vectors."""
         return self.hashed and self.settings.subwords is not None
 
-    def _of_ranks(self, ranks: I64) -> F32:
+    def of_ranks(self, ranks: I64) -> F32:
         """The vectors of words of the vocabulary."""
         if "vectors" in self.__dict__:
             return self.vectors[ranks]
@@ -124,7 +142,7 @@ class VectorModel:
     def _of_unknown(self, column: pa.Array, offsets: I64, keys: I64, unknown: I64) -> F32:
         """The vectors of unknown words, given by their places among all words of the texts."""
         dim = self.settings.embedding_dim
-        if not self._has_unknown_words or not len(unknown):
+        if not self.has_unknown_words or not len(unknown):
             return np.zeros((len(unknown), dim), np.float32)
         texts = distinct(np.searchsorted(offsets, unknown, "right") - 1)
         some = column.take(number_column(texts))

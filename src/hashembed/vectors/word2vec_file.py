@@ -59,7 +59,9 @@ def _parts(model: VectorModel, binary: bool) -> Iterator[bytes]:
         rows = model.of_ranks(np.arange(first, first + len(names)))
         if binary:
             pairs = zip(names, rows, strict=True)
-            yield b"".join([name + b" " + row.astype("<f4").tobytes() + b"\n" for name, row in pairs])
+            yield b"".join(
+                [name + b" " + row.astype("<f4").tobytes() + b"\n" for name, row in pairs]
+            )
         else:
             pairs = zip(names, _printed(rows), strict=True)
             yield b"".join([name + b" " + row + b"\n" for name, row in pairs])
@@ -219,9 +221,9 @@ class _Reader:
             end = self.buffer.find(b" ", self.at)
         if end < 0 and len(self.buffer) - self.at < _LONGEST_WORD:
             raise self._too_few(place, words)
-        if end < 0:
+        if end < 0 or end - self.at > _LONGEST_WORD:
             raise self._error(
-                None, f"word {place + 1:,} has no end: is it a text file? Then say binary=False"
+                None, f"word {place + 1:,} has no end: the file is damaged, or not binary"
             )
         return end
 
@@ -230,7 +232,7 @@ class _Reader:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)  # of what is not a number
-                flat = np.fromstring(b" ".join(lines), np.float32, sep=" ")  # type: ignore[call-overload]
+                flat = np.fromstring(b" ".join(lines), np.float32, sep=" ")
             if len(flat) == dim * len(lines) and np.isfinite(flat).all():
                 return np.asarray(flat.reshape(-1, dim))
         except (DeprecationWarning, ValueError):

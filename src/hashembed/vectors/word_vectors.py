@@ -161,10 +161,21 @@ class WordVectors:
         return isinstance(word, str) and bool(self.model.ranks([word])[0] >= 0)
 
     def __getitem__(self, words: str | Sequence[str]) -> F32:
-        """The vector of a word (d,), or of several words (n, d). Any word has one."""
+        """The vector of a word (d,), or of several words (n, d).
+
+        Any word has one, unless there are no n-grams: then unknown words raise a `KeyError`.
+        """
         if isinstance(words, str):
-            return np.asarray(self.transform([words])[0])
-        return self.transform(words)
+            return np.asarray(self[[words]][0])
+        vectors = self.transform(words)
+        if not self.model.has_unknown_words:
+            missing = np.flatnonzero(~vectors.any(axis=1))
+            for place in missing[np.asarray(self.model.ranks(words))[missing] < 0].tolist():
+                raise KeyError(
+                    f"{words[place]!r:.60} is not in the vocabulary, and there are no n-grams to "
+                    "make a vector of"
+                )
+        return vectors
 
     get_vector = __getitem__
 
@@ -252,6 +263,42 @@ class WordVectors:
         from hashembed.vectors.file import load_vectors
 
         return cls.of(load_vectors(path, threads))
+
+    def export_word2vec(self, path: str | os.PathLike[str], binary: bool = False) -> None:
+        """Write the words of the corpus and their vectors in word2vec's format.
+
+        gensim, fastText and others read it. It holds no n-grams, so other words have no vectors
+        there. The spaces of phrases become '_'.
+
+        Args:
+            path: of the file; it is replaced as a whole, or not at all. With the suffix .gz it is
+                compressed.
+            binary: numbers of four bytes instead of text. Both keep all bits.
+        """
+        from hashembed.vectors.word2vec_file import write_word2vec
+
+        write_word2vec(self.model, path, binary)
+
+    @classmethod
+    def from_word2vec(
+        cls,
+        path: str | os.PathLike[str],
+        binary: bool | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Read a file in word2vec's format, as fastText (.vec), gensim and others write it.
+
+        Only the words of the file have vectors, each a row of its own. They are taken whole, so
+        `vectors["New_York"]` is found if the file has it.
+
+        Args:
+            path: of the file; it may be compressed by gzip.
+            binary: None (default) finds out.
+            threads: None is all cores.
+        """
+        from hashembed.vectors.word2vec_file import read_word2vec
+
+        return cls.of(read_word2vec(path, binary, threads))
 
     @classmethod
     def of(cls, model: VectorModel) -> Self:
