@@ -1,8 +1,7 @@
 """`WordVectors`: a vector for any word, learned from text without labels."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from hashembed.core.arrays import F32
 from hashembed.vectors.corpus import source_of
 from hashembed.vectors.id_store import Storage
+from hashembed.vectors.keyed import KeyedMethods
 from hashembed.vectors.model import VectorModel
-from hashembed.vectors.neighbours import Neighbour, nearest_rows, unit_rows
 from hashembed.vectors.settings import VectorSettings
 from hashembed.vectors.training import VectorProgress, train_model
 
@@ -20,7 +19,7 @@ class NotTrainedError(ValueError):
     """Vectors were asked for before `fit` or `load`."""
 
 
-class WordVectors:
+class WordVectors(KeyedMethods):
     """Word vectors in a hash embedding: small, and for any word.
 
     A word's vector is the mean of the vectors of its character n-grams and, if the corpus had it
@@ -132,12 +131,12 @@ class WordVectors:
 
     def _set(self, model: VectorModel) -> None:
         self.settings, self._model = model.settings, model
-        self.__dict__.pop("_units", None)
+        self._forget()
 
     # --- vectors ---
 
     @property
-    def model(self) -> VectorModel:
+    def model(self) -> VectorModel:  # type: ignore[override]
         """The dictionary, the hash and the tables."""
         if self._model is None:
             raise NotTrainedError("these vectors are not trained yet: call fit, or load a file")
@@ -177,69 +176,9 @@ class WordVectors:
                 )
         return vectors
 
-    get_vector = __getitem__
-
     def transform(self, texts: Any) -> F32:
         """The vectors (n, d) of strings. A string of several words gets the mean of its words."""
         return self.model.embed(texts)
-
-    @property
-    def vectors(self) -> F32:
-        """The vectors (V, d) of all words of the corpus, the most frequent first."""
-        return self.model.vectors
-
-    @property
-    def index_to_key(self) -> list[str]:
-        """The words of the corpus, the most frequent first (gensim's name)."""
-        return list(self.model.dictionary.strings.to_pylist())
-
-    @property
-    def key_to_index(self) -> dict[str, int]:
-        """The place of each word (gensim's name)."""
-        return {word: place for place, word in enumerate(self.index_to_key)}
-
-    @cached_property
-    def _units(self) -> F32:
-        return unit_rows(self.vectors)
-
-    # --- use ---
-
-    def similarity(self, one: str, other: str) -> float:
-        """The cosine of the vectors of two words."""
-        pair = unit_rows(self.transform([one, other]))
-        return float(pair[0] @ pair[1])
-
-    def nearest(self, word: str | F32, top: int = 10) -> list[Neighbour]:
-        """The words of the corpus with the largest cosine to a word, or to a vector (d,)."""
-        vector = self[word] if isinstance(word, str) else np.asarray(word, np.float32)
-        left_out = self.model.ranks([word]) if isinstance(word, str) else np.empty(0, np.int64)
-        return self._named(nearest_rows(self._units, vector, top, left_out))
-
-    def most_similar(
-        self,
-        positive: str | Iterable[str] = (),
-        negative: str | Iterable[str] = (),
-        topn: int = 10,
-    ) -> list[tuple[str, float]]:
-        """Words near the sum of some words minus others (gensim's name)."""
-        added = [positive] if isinstance(positive, str) else list(positive)
-        taken = [negative] if isinstance(negative, str) else list(negative)
-        words = [*added, *taken]
-        if not words:
-            raise ValueError("most_similar needs at least one word, found none")
-        signs = np.repeat(np.array([1, -1], np.float32), [len(added), len(taken)])
-        vector = signs @ unit_rows(self.transform(words))
-        found = nearest_rows(self._units, vector, topn, self.model.ranks(words))
-        return [(near.word, near.cosine) for near in self._named(found)]
-
-    def analogy(self, a: str, b: str, c: str, top: int = 10) -> list[Neighbour]:
-        """What is to c as b is to a: words near b - a + c, without the three."""
-        found = self.most_similar([b, c], [a], top)
-        return [Neighbour(word, cosine) for word, cosine in found]
-
-    def _named(self, found: list[tuple[int, float]]) -> list[Neighbour]:
-        strings = self.model.dictionary.strings
-        return [Neighbour(strings[row].as_py(), cosine) for row, cosine in found]
 
     # --- files ---
 
