@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from hashembed.core.checks import whole_number
+from hashembed.core.tensor_layout import read_tensor
 from hashembed.engine.shallow.arrays import padded_rows
 from hashembed.engine.tensor_file import (
     PACKED_VERSION,
     Arrays,
     ModelFileError,
+    all_finite,
     bytes_of_file,
     load_tensors,
+    opened_tensors,
     save_tensors,
     understanding,
 )
@@ -24,13 +27,15 @@ from hashembed.hashing.spec import HashSpec
 from hashembed.text.config import TextConfig
 from hashembed.text.dictionary import Dictionary, saved_strings
 from hashembed.vectors.arrays import Tables
-from hashembed.vectors.coding import BITS, decode_rows, encode_rows
+from hashembed.vectors.coding import BITS, encode_rows
+from hashembed.vectors.file_rows import FileRows, OpenFile
 from hashembed.vectors.model import VectorModel
-from hashembed.vectors.row_table import CodedRows
+from hashembed.vectors.row_table import CodedRows, CodedWeights
 from hashembed.vectors.settings import VectorSettings
 from hashembed.vectors.word_table import exact_dictionary
 
 KIND = "WordVectors"
+TABLES = ("E", "E.scales", "P", "P.scales")
 VERSION = PACKED_VERSION  # earlier versions must refuse this kind of file
 
 
@@ -62,7 +67,7 @@ def content_of(model: VectorModel, bits: int, for_training: bool) -> tuple[Array
         tensors["C"] = np.ascontiguousarray(model.state.C[:, :d])
     else:
         tensors["E"], tensors["E.scales"] = _coded(model, bits)
-        tensors["P"], tensors["P.scales"] = encode_rows(model.P, 8)
+        tensors["P"], tensors["P.scales"] = _coded_weights(model)
     meta = {
         "settings": settings.to_dict(),
         "text": settings.words.to_dict(),
@@ -82,16 +87,43 @@ def _coded(model: VectorModel, bits: int) -> tuple[Any, Any]:
     return encode_rows(model.E.whole[:, : model.settings.embedding_dim], bits)
 
 
-def load_vectors(path: str | os.PathLike[str], threads: int | None) -> VectorModel:
-    """Read vectors that `save_vectors` wrote."""
-    tensors, meta = load_tensors(path, KIND)
+def _coded_weights(model: VectorModel) -> tuple[Any, Any]:
+    """The same for P."""
+    if isinstance(model.P, CodedWeights):
+        return np.asarray(model.P.codes), np.asarray(model.P.scales)
+    return encode_rows(model.P, 8)
+
+
+def load_vectors(
+    path: str | os.PathLike[str], threads: int | None, mmap: bool = False
+) -> VectorModel:
+    """Read vectors that `save_vectors` wrote; with `mmap`, tables stay in the file."""
+    tensors, meta = _left_in_file(path) if mmap else load_tensors(path, KIND)
     with understanding(path):
         model = _assemble(tensors, meta)
     model.threads = threads
     return model
 
 
-def _assemble(tensors: Arrays, meta: Any) -> VectorModel:
+def _left_in_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Any]:
+    """Tensors and metadata. E and P stay in the file, if they are coded."""
+    with opened_tensors(path, KIND) as (file, layout, meta):
+        opened = OpenFile(file, path)
+        coded = isinstance(meta, dict) and meta.get("bits") is not None
+        stay = TABLES if coded else ()
+        tensors: dict[str, Any] = {
+            name: FileRows(opened, layout, name)
+            if name in stay
+            else read_tensor(file, layout, name)
+            for name in layout.places
+        }
+    for name, tensor in tensors.items():
+        if isinstance(tensor, np.ndarray) and tensor.dtype.kind == "f" and not all_finite(tensor):
+            raise ModelFileError(f"{path} holds NaN or infinity in its tensor {name!r:.50}")
+    return tensors, meta
+
+
+def _assemble(tensors: dict[str, Any], meta: Any) -> VectorModel:
     settings = VectorSettings.from_dict(meta["settings"])
     if TextConfig.from_dict(meta["text"]) != settings.words:
         raise ModelFileError("has settings of text that contradict each other")
@@ -113,10 +145,9 @@ def _assemble(tensors: Arrays, meta: Any) -> VectorModel:
         rest = {name: tensors[name] for name in ("E_square", "P", "P_square", "C_square")}
         model = VectorModel.trained(settings, dictionary, spec, Tables(E=E, C=C, **rest))
     else:
-        P = np.empty((K, k), np.float32)
-        decode_rows(tensors["P"], tensors["P.scales"], 8, P)
+        P_rows = CodedWeights(tensors["P"], tensors["P.scales"])
         E_rows = CodedRows(tensors["E"], tensors["E.scales"], bits, d)
-        model = VectorModel(settings, dictionary, spec, E_rows, P)
+        model = VectorModel(settings, dictionary, spec, E_rows, P_rows)
     model.losses = [float(loss) for loss in meta["losses"]]
     return model
 
@@ -141,7 +172,7 @@ def _shapes(K: int, B: int, d: int, k: int, words: int, bits: int | None) -> dic
     }
 
 
-def _check_shapes(tensors: Arrays, shapes: dict[str, Any]) -> None:
+def _check_shapes(tensors: dict[str, Any], shapes: dict[str, Any]) -> None:
     for name, (shape, dtype) in shapes.items():
         if name not in tensors:
             raise ModelFileError(f"has no tensor {name!r}")

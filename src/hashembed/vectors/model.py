@@ -19,7 +19,7 @@ from hashembed.text.string_keys import keys as string_keys
 from hashembed.vectors.arrays import Tables
 from hashembed.vectors.corpus import entries_of
 from hashembed.vectors.embed_kernels import embed_bags
-from hashembed.vectors.row_table import RowTable
+from hashembed.vectors.row_table import CodedWeights, RowTable
 from hashembed.vectors.settings import VectorSettings
 
 _WORDS_AT_ONCE = 1 << 14
@@ -39,7 +39,7 @@ class VectorModel:
     dictionary: Dictionary
     spec: HashSpec
     E: RowTable
-    P: F32
+    P: F32 | CodedWeights
     state: Tables | None = None
     losses: list[float] = field(default_factory=list)
     threads: int | None = None
@@ -52,6 +52,11 @@ class VectorModel:
         P = np.where(tables.P_square[:, None] > 0, tables.P, np.float32(0))
         E = RowTable(tables.E, settings.embedding_dim)
         return cls(settings, dictionary, spec, E, P, tables)
+
+    @property
+    def importance(self) -> F32:
+        """P, decoded."""
+        return self.P.whole if isinstance(self.P, CodedWeights) else self.P
 
     @property
     def hashed(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hashembed.core.arrays import F32, U8, distinct
+from hashembed.core.arrays import F32, distinct
 from hashembed.engine.shallow.arrays import padded_rows
 from hashembed.vectors.coding import decode_rows
 
@@ -27,9 +27,9 @@ class RowTable:
 
 
 class CodedRows(RowTable):
-    """The same from codes, which may lie in a file that is mapped into memory."""
+    """The same from codes, which may stay in a file (`FileRows`)."""
 
-    def __init__(self, codes: U8, scales: "np.ndarray[Any, Any]", bits: int, dim: int) -> None:
+    def __init__(self, codes: Any, scales: Any, bits: int, dim: int) -> None:
         self.codes, self.scales, self.bits, self.dim = codes, scales, bits, dim
 
     def __len__(self) -> int:
@@ -53,3 +53,28 @@ class CodedRows(RowTable):
         table[:, self.dim :] = 0
         decode_rows(np.asarray(codes), np.asarray(scales), self.bits, table[:, : self.dim])
         return table
+
+
+class CodedWeights:
+    """P (K, k) from codes of 8 bits: `weights[rows]` decodes some rows."""
+
+    def __init__(self, codes: Any, scales: Any) -> None:
+        self.codes, self.scales = codes, scales
+        self.shape = codes.shape
+
+    @cached_property
+    def whole(self) -> F32:
+        """All rows, decoded."""
+        return self._decoded(slice(None))
+
+    def __getitem__(self, rows: Any) -> F32:
+        if "whole" in self.__dict__ or rows.size * _FEW > len(self.codes):
+            return np.asarray(self.whole[rows])
+        wanted = distinct(rows.reshape(-1))
+        return np.asarray(self._decoded(wanted)[np.searchsorted(wanted, rows)])
+
+    def _decoded(self, rows: Any) -> F32:
+        codes = np.asarray(self.codes[rows])
+        out = np.empty(codes.shape, np.float32)
+        decode_rows(codes, np.asarray(self.scales[rows]), 8, out)
+        return out

@@ -197,11 +197,23 @@ class WordVectors(KeyedMethods):
         save_vectors(self.model, path, bits, for_training)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Self:
-        """Read what `save` wrote."""
+    def load(
+        cls, path: str | os.PathLike[str], threads: int | None = None, *, mmap: bool = False
+    ) -> Self:
+        """Read what `save` wrote.
+
+        Args:
+            path: of the file.
+            threads: None is all cores.
+            mmap: leave the tables in the file, and read only the rows that words need. Opening then
+                takes milliseconds, however large the tables are. The checksum is not verified:
+                a file that was changed may give wrong vectors. One that is cut off gives an error,
+                when it is opened or later; so the file is read, and not mapped into memory.
+                `vectors` and nearest words still decode all tables.
+        """
         from hashembed.vectors.file import load_vectors
 
-        return cls.of(load_vectors(path, threads))
+        return cls.of(load_vectors(path, threads, mmap))
 
     def export_word2vec(self, path: str | os.PathLike[str], binary: bool = False) -> None:
         """Write the words of the corpus and their vectors in word2vec's format.
