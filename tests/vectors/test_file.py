@@ -9,14 +9,14 @@ import pytest
 from hashembed import WordVectors
 from hashembed.engine.tensor_file import ModelFileError
 
-TEXTS = ["the cat sat on the mat", "the dog sat on the cat", "some words more"] * 5
+TEXTS = ["the cat sat on the mat", "the dog sat on the cat", "some words more"] * 20
 ASKED = ["cat", "dogs", "unheard of words", "", None]
 
 
 @pytest.fixture(scope="module")
 def vectors():
     sizes = {"num_buckets": 5000, "num_embeddings": 6000}
-    return WordVectors(embedding_dim=13, passes=1, min_count=1, **sizes).fit(TEXTS)
+    return WordVectors(embedding_dim=13, passes=1, min_count=1, sample=1.0, **sizes).fit(TEXTS)
 
 
 @pytest.fixture(params=[8, 4, 3, 2])

@@ -30,8 +30,13 @@ from hashembed.vectors.arrays import Tables
 from hashembed.vectors.coding import BITS, encode_rows
 from hashembed.vectors.file_rows import FileRows, OpenFile
 from hashembed.vectors.model import VectorModel
-from hashembed.vectors.row_table import CodedRows, CodedWeights
+from hashembed.vectors.row_table import CodedRows, CodedWeights, SignWeights
 from hashembed.vectors.settings import VectorSettings
+from hashembed.vectors.small_dictionary import (
+    from_small_tensors,
+    small_tensors,
+    tail_bytes_of,
+)
 from hashembed.vectors.word_table import exact_dictionary
 
 KIND = "WordVectors"
@@ -51,12 +56,22 @@ def bytes_saved(model: VectorModel, bits: int) -> int:
     return bytes_of_file(KIND, *content_of(model, bits, False), VERSION)
 
 
+def bits_of(model: VectorModel) -> int:
+    """The bits of a number that a model has already, or 8."""
+    return model.E.bits if isinstance(model.E, CodedRows) else 8
+
+
 def content_of(model: VectorModel, bits: int, for_training: bool) -> tuple[Arrays, dict[str, Any]]:
     """The tensors of a file, and its metadata."""
     if bits not in BITS:
         raise ValueError(f"bits must be 8, 4, 3 or 2, found {bits!r}")
     settings, spec, d = model.settings, model.spec, model.settings.embedding_dim
-    tensors: Arrays = dict(model.dictionary.tensors())
+    small = isinstance(model.P, SignWeights)
+    tensors: Arrays = {}
+    if small and not for_training:
+        tensors |= small_tensors(model.dictionary)
+    else:
+        tensors |= model.dictionary.tensors()
     if for_training:
         if model.state is None:
             raise ValueError(
@@ -67,8 +82,8 @@ def content_of(model: VectorModel, bits: int, for_training: bool) -> tuple[Array
         tensors["C"] = np.ascontiguousarray(model.state.C[:, :d])
     else:
         tensors["E"], tensors["E.scales"] = _coded(model, bits)
-        tensors["P"], tensors["P.scales"] = _coded_weights(model)
-    meta = {
+        tensors |= _coded_weights(model)
+    meta: dict[str, Any] = {
         "settings": settings.to_dict(),
         "text": settings.words.to_dict(),
         "indexing": spec.indexing,
@@ -77,6 +92,9 @@ def content_of(model: VectorModel, bits: int, for_training: bool) -> tuple[Array
         "losses": model.losses,
         "bits": None if for_training else bits,
     }
+    if small:
+        words, tails = len(model.dictionary), tail_bytes_of(model.dictionary)
+        meta["small"] = {"words": words, "tail_bytes": tails}
     return tensors, meta
 
 
@@ -87,11 +105,14 @@ def _coded(model: VectorModel, bits: int) -> tuple[Any, Any]:
     return encode_rows(model.E.whole[:, : model.settings.embedding_dim], bits)
 
 
-def _coded_weights(model: VectorModel) -> tuple[Any, Any]:
-    """The same for P."""
+def _coded_weights(model: VectorModel) -> Arrays:
+    """The tensors of P."""
+    if isinstance(model.P, SignWeights):
+        return {"P.used": model.P.used}
     if isinstance(model.P, CodedWeights):
-        return np.asarray(model.P.codes), np.asarray(model.P.scales)
-    return encode_rows(model.P, 8)
+        return {"P": np.asarray(model.P.codes), "P.scales": np.asarray(model.P.scales)}
+    codes, scales = encode_rows(model.P, 8)
+    return {"P": codes, "P.scales": scales}
 
 
 def load_vectors(
@@ -129,7 +150,14 @@ def _assemble(tensors: dict[str, Any], meta: Any) -> VectorModel:
         raise ModelFileError("has settings of text that contradict each other")
     K, B = (whole_number(name, meta[name], 1, 2**31) for name in ("num_embeddings", "num_buckets"))
     spec = HashSpec(K, B, settings.num_hashes, indexing=meta["indexing"], seed=settings.seed)
-    if spec.indexing == "identity":
+    small = meta.get("small")
+    if small is not None:
+        sizes = (
+            whole_number("words", small["words"], 1, 2**31),
+            whole_number("tail_bytes", small["tail_bytes"], 1, 4),
+        )
+        dictionary = from_small_tensors(tensors, settings.words, *sizes)
+    elif spec.indexing == "identity":
         dictionary = exact_dictionary(*saved_strings(tensors), settings.words)
     else:
         dictionary = Dictionary.from_tensors(tensors, settings.words)
@@ -138,30 +166,35 @@ def _assemble(tensors: dict[str, Any], meta: Any) -> VectorModel:
         raise ModelFileError(f"has tables of {bits!r:.20} bits, expected one of {BITS}")
     if spec.indexing == "identity" and len(dictionary) > B:
         raise ModelFileError(f"has {len(dictionary):,} words, but {B:,} vectors")
-    _check_shapes(tensors, _shapes(K, B, d, k, len(dictionary), bits))
+    _check_shapes(tensors, _shapes((K, B, d, k), len(dictionary), bits, small is not None))
     if bits is None:
         E, C = padded_rows(B, d), padded_rows(len(dictionary), d)
         E[:, :d], C[:, :d] = tensors["E"], tensors["C"]
         rest = {name: tensors[name] for name in ("E_square", "P", "P_square", "C_square")}
         model = VectorModel.trained(settings, dictionary, spec, Tables(E=E, C=C, **rest))
     else:
-        P_rows = CodedWeights(tensors["P"], tensors["P.scales"])
+        P_rows: Any = None
+        if small is not None:
+            P_rows = SignWeights(tensors["P.used"], (K, k))
+        else:
+            P_rows = CodedWeights(tensors["P"], tensors["P.scales"])
         E_rows = CodedRows(tensors["E"], tensors["E.scales"], bits, d)
         model = VectorModel(settings, dictionary, spec, E_rows, P_rows)
     model.losses = [float(loss) for loss in meta["losses"]]
     return model
 
 
-def _shapes(K: int, B: int, d: int, k: int, words: int, bits: int | None) -> dict[str, Any]:
-    """Name -> shape and type of each table."""
+def _shapes(
+    sizes: tuple[int, int, int, int], words: int, bits: int | None, small: bool
+) -> dict[str, Any]:
+    """Name -> shape and type of each table; `sizes` are K, B, d and k."""
+    K, B, d, k = sizes
     single, half, byte = np.float32, np.float16, np.uint8
     if bits is not None:
-        return {
-            "E": ((B, -(-d * bits // 8)), byte),
-            "E.scales": ((B,), half),
-            "P": ((K, k), byte),
-            "P.scales": ((K,), half),
-        }
+        shapes = {"E": ((B, -(-d * bits // 8)), byte), "E.scales": ((B,), half)}
+        if small:
+            return {**shapes, "P.used": ((-(-K // 8),), byte)}
+        return {**shapes, "P": ((K, k), byte), "P.scales": ((K,), half)}
     return {
         "E": ((B, d), single),
         "E_square": ((B,), single),

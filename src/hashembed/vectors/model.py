@@ -19,7 +19,7 @@ from hashembed.text.string_keys import keys as string_keys
 from hashembed.vectors.arrays import Tables
 from hashembed.vectors.corpus import entries_of
 from hashembed.vectors.embed_kernels import embed_bags
-from hashembed.vectors.row_table import CodedWeights, RowTable
+from hashembed.vectors.row_table import CodedWeights, RowTable, SignWeights
 from hashembed.vectors.settings import VectorSettings
 
 _WORDS_AT_ONCE = 1 << 14
@@ -39,7 +39,7 @@ class VectorModel:
     dictionary: Dictionary
     spec: HashSpec
     E: RowTable
-    P: F32 | CodedWeights
+    P: F32 | CodedWeights | SignWeights
     state: Tables | None = None
     losses: list[float] = field(default_factory=list)
     threads: int | None = None
@@ -56,7 +56,7 @@ class VectorModel:
     @property
     def importance(self) -> F32:
         """P, decoded."""
-        return self.P.whole if isinstance(self.P, CodedWeights) else self.P
+        return self.P if isinstance(self.P, np.ndarray) else self.P.whole
 
     @property
     def hashed(self) -> bool:
@@ -96,6 +96,23 @@ class VectorModel:
             exact = self._exact_ranks(texts)
             ranks = np.where(exact >= 0, exact, ranks)
         return ranks
+
+    def entries(self, strings: Any) -> tuple[I64, I64]:
+        """The keys that the vector of each string is the mean of -> keys, offsets (n + 1,).
+
+        Without a hash, keys are ranks. An unknown word has no key of its own.
+        """
+        column = to_arrow(strings)
+        ranks = self.ranks(column)
+        if not self.hashed:
+            return ranks[ranks >= 0], np.concatenate([[0], np.cumsum(ranks >= 0)])
+        config = replace(self.settings.words, subwords=self.settings.subwords)
+        bags = text_to_bags(column, config, self.threads)
+        own = text_to_bags(column, self.settings.words, self.threads)
+        known = self.dictionary.ranks(own.keys, self.threads) >= 0
+        # A word's own key is no key of an n-gram of characters.
+        kept = ~is_among(bags.keys, own.keys[~known])
+        return bags.keys[kept], np.concatenate([[0], np.cumsum(kept)])[bags.offsets]
 
     def _exact_ranks(self, strings: Any) -> I64:
         """The ranks of strings that are taken whole, as words without a hash are."""

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from hashembed.core.arrays import F32, distinct
+from hashembed.core.arrays import F32, I64, U8, distinct
 from hashembed.engine.shallow.arrays import padded_rows
+from hashembed.hashing.spec import GOLDEN, fmix32
 from hashembed.vectors.coding import decode_rows
 
 _FEW = 8  # one in this many rows is decoded by itself; more rows are worth the whole table
@@ -78,3 +79,32 @@ class CodedWeights:
         out = np.empty(codes.shape, np.float32)
         decode_rows(codes, np.asarray(self.scales[rows]), 8, out)
         return out
+
+
+class SignWeights:
+    """P (K, k) of signs that follow from the row's number; rows that no word has are 0.
+
+    used: (K / 8,), a bit for each row.
+    """
+
+    def __init__(self, used: U8, shape: tuple[int, int]) -> None:
+        self.used, self.shape = used, shape
+
+    @classmethod
+    def of_rows(cls, rows: I64, shape: tuple[int, int]) -> "SignWeights":
+        """Weights that are not 0 in these rows."""
+        used = np.zeros(shape[0], np.bool_)
+        used[rows] = True
+        return cls(np.packbits(used, bitorder="little"), shape)
+
+    @property
+    def whole(self) -> F32:
+        """All rows."""
+        return self[np.arange(self.shape[0])]
+
+    def __getitem__(self, rows: Any) -> F32:
+        rows = np.asarray(rows)
+        used = self.used[rows >> 3] >> (rows & 7).astype(np.uint8) & np.uint8(1)
+        bits = fmix32(rows.astype(np.uint32) + np.uint32(GOLDEN))[..., None]
+        signs = bits >> np.arange(self.shape[1], dtype=np.uint32) & np.uint32(1)
+        return np.asarray((2 * signs.astype(np.float32) - 1) * used[..., None], np.float32)

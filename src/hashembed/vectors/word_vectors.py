@@ -6,10 +6,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from hashembed.core.arrays import F32
+from hashembed.core.arrays import F32, I64
+from hashembed.hashing.spec import HashSpec
 from hashembed.vectors.corpus import source_of
 from hashembed.vectors.id_store import Storage
 from hashembed.vectors.keyed import KeyedMethods
+from hashembed.vectors.layer_ids import ids_of_keys
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.settings import VectorSettings
 from hashembed.vectors.training import VectorProgress, train_model
@@ -180,21 +182,55 @@ class WordVectors(KeyedMethods):
         """The vectors (n, d) of strings. A string of several words gets the mean of its words."""
         return self.model.embed(texts)
 
+    # --- layers of torch ---
+
+    def keys(self, words: Any) -> tuple[I64, I64]:
+        """Ids and offsets of words, for a layer of `HashEmbeddingBag.from_pretrained(vectors)`.
+
+        Each word is a bag: its own key, if the corpus had it, and those of its n-grams. Without
+        n-grams, unknown words are empty bags.
+
+        Returns:
+            ids (N,), and where the bag of each word begins, (n,).
+        """
+        keys, offsets = self.model.entries(words)
+        ids = keys if not self.model.hashed else ids_of_keys(keys)
+        return ids, np.ascontiguousarray(offsets[:-1], np.int64)
+
+    def layer_tables(self) -> tuple[HashSpec, F32, F32]:
+        """The hash, E (B, d) and P (K, k)."""
+        model = self.model
+        return model.spec, model.E.whole[:, : self.vector_size], model.importance
+
     # --- files ---
 
     def save(
-        self, path: str | os.PathLike[str], *, bits: int = 8, for_training: bool = False
+        self, path: str | os.PathLike[str], *, bits: int | None = None, for_training: bool = False
     ) -> None:
         """Write a file for `load`.
 
         Args:
             path: of the file; it is replaced as a whole, or not at all.
-            bits: of a number in the table: 8, 4, 3 or 2.
+            bits: of a number in the table: 8, 4, 3 or 2. None is what it has already, or 8.
             for_training: keep everything in full precision, so that training can continue.
         """
-        from hashembed.vectors.file import save_vectors
+        from hashembed.vectors.file import bits_of, save_vectors
 
-        save_vectors(self.model, path, bits, for_training)
+        save_vectors(self.model, path, bits or bits_of(self.model), for_training)
+
+    def compress(self, size: str | int | None = None, *, bits: int | None = None) -> Self:
+        """Smaller vectors, as a new object that cannot be trained further.
+
+        Args:
+            size: the largest size of the file that `save` writes, such as "5MB" or bytes. First the
+                numbers get fewer bits; then the table gets fewer rows, and its rows are fitted to
+                the vectors of the words anew; then the vectors get fewer dimensions. Cosines
+                between words hardly change until a few MB for 60,000 words.
+            bits: of a number in the table: 8, 4, 3 or 2. None: by the size.
+        """
+        from hashembed.vectors.compressing import compress_model
+
+        return type(self).of(compress_model(self.model, size, bits))
 
     @classmethod
     def load(
