@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hashembed.core.arrays import I32, I64
-from hashembed.hashing.bags import Bags
+from hashembed.core.arrays import I32, I64, is_among
 from hashembed.text.arrow import documents, to_arrow
 from hashembed.text.config import TextConfig
 from hashembed.text.counts.exact import CHUNK, Corpus
@@ -17,6 +16,8 @@ from hashembed.text.dictionary import Dictionary
 from hashembed.text.key_kernels import Segments, cut_documents
 from hashembed.text.pipeline import kernel_rules, text_to_bags
 from hashembed.vectors.id_store import IdStore, Storage
+from hashembed.vectors.phrase_kernels import mark_phrases
+from hashembed.vectors.settings import MAX_PHRASE
 
 END = -1  # follows the words of each text
 LONG = 4 * CHUNK  # bytes; longer texts are read in parts
@@ -90,14 +91,40 @@ def number_words(
     config: TextConfig,
     threads: int | None,
     storage: Storage | None = None,
+    phrases: int = 1,
 ) -> I32:
-    """The ranks of the known words of texts, and END after each text."""
+    """The ranks of the known words of texts, and END after each text.
+
+    phrases: the most words of a phrase of the dictionary.
+    """
     with IdStore(storage or Storage()) as store:
         for piece, ends in cut_texts(source, config):
-            bags = text_to_bags(piece, config, threads)
-            ids = _with_ends(dictionary.ranks(bags.keys, threads), bags)
+            marks, offsets = units_of(piece, dictionary, config, phrases, threads)
+            ids = _with_ends(marks, offsets)
             store.add(ids if ends else ids[:-1])
         return store.whole()
+
+
+def units_of(
+    texts: Any, dictionary: Dictionary, config: TextConfig, phrases: int, threads: int | None
+) -> tuple[I64, I64]:
+    """The unit that begins at each word of texts: a rank, -1, or INSIDE; and the texts' offsets."""
+    if phrases == 1:
+        bags = text_to_bags(texts, config, threads)
+        return dictionary.ranks(bags.keys, threads), bags.offsets
+    bags = text_to_bags(texts, replace(config, ngrams=(1, phrases)), threads)
+    offsets = np.concatenate([[0], np.cumsum(words_of(bags.lengths, phrases))])
+    marks = np.empty(offsets[-1], np.int64)
+    ranks = dictionary.ranks(bags.keys, threads)
+    mark_phrases(ranks, bags.offsets, offsets, phrases, marks)
+    return marks, offsets
+
+
+def words_of(ngrams: I64, most: int) -> I64:
+    """How many words have so many n-grams of 1 to `most` words."""
+    missing = most * (most - 1) // 2  # n-grams that would reach beyond the end
+    few = np.rint((np.sqrt(8 * ngrams + 1) - 1) / 2).astype(np.int64)
+    return np.where(ngrams >= most + missing, (ngrams + missing) // most, few)
 
 
 def count_ids(ids: I32, size: int) -> I64:
@@ -141,13 +168,13 @@ def _parts_of(text: pa.Array, config: TextConfig) -> Iterator[tuple[pa.Array, bo
         yield pa.Array.from_buffers(pa.large_binary(), 1, buffers), bool(ends_here)
 
 
-def _with_ends(ranks: I64, bags: Bags) -> I32:
-    """Ranks (keys,) -> known words of each text, and END behind them."""
+def _with_ends(ranks: I64, offsets: I64) -> I32:
+    """Ranks (words,) -> known words of each text, and END behind them."""
     known = ranks >= 0
-    before = np.concatenate([[0], np.cumsum(known)])[bags.offsets]  # known words before each text
-    out = np.full(before[-1] + len(bags), END, np.int32)
+    before = np.concatenate([[0], np.cumsum(known)])[offsets]  # known words before each text
+    out = np.full(before[-1] + len(offsets) - 1, END, np.int32)
     lengths = np.diff(before)
-    texts = np.repeat(np.arange(len(bags)), lengths)
+    texts = np.repeat(np.arange(len(lengths)), lengths)
     out[np.arange(before[-1]) + texts] = ranks[known]
     return out
 
@@ -155,7 +182,19 @@ def _with_ends(ranks: I64, bags: Bags) -> I32:
 def entries_of(
     strings: Any, config: TextConfig, subwords: tuple[int, int] | None
 ) -> tuple[I64, I64]:
-    """The keys of words: each word's own key, then those of its n-grams -> keys, offsets."""
+    """The keys of words: each word's own key, then those of its n-grams -> keys, offsets.
+
+    A phrase has the key of its words as an n-gram, and the n-grams of characters of its words.
+    """
     # The strings are folded already, and folding them again could change them.
-    bags = text_to_bags(strings, replace(config, subwords=subwords, lowercase=False))
-    return bags.keys, bags.offsets
+    config = replace(config, lowercase=False, repeats="all")
+    bags = text_to_bags(strings, replace(config, subwords=subwords))
+    words = text_to_bags(strings, config)
+    if (words.lengths == 1).all():
+        return bags.keys, bags.offsets
+    ngrams = text_to_bags(strings, replace(config, ngrams=(1, MAX_PHRASE)))
+    keys = bags.keys.copy()
+    kept = ~is_among(keys, words.keys)  # no n-gram of characters has the key of a word
+    kept[bags.offsets[:-1]] = True  # where each bag has its first word
+    keys[bags.offsets[:-1]] = ngrams.keys[ngrams.offsets[:-1] + words.lengths - 1]
+    return keys[kept], np.concatenate([[0], np.cumsum(kept)])[bags.offsets]

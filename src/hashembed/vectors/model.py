@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from hashembed.core.arrays import F32, I64, distinct, is_among
-from hashembed.core.arrow_columns import number_column
+from hashembed.core.arrow_columns import mask_column, number_column
 from hashembed.core.threads import cpu_count, run_workers
 from hashembed.engine.shallow.arrays import padded
 from hashembed.hashing.spec import HashSpec
@@ -17,8 +17,9 @@ from hashembed.text.dictionary import Dictionary
 from hashembed.text.pipeline import text_to_bags
 from hashembed.text.string_keys import keys as string_keys
 from hashembed.vectors.arrays import Tables
-from hashembed.vectors.corpus import entries_of
+from hashembed.vectors.corpus import entries_of, units_of, words_of
 from hashembed.vectors.embed_kernels import embed_bags
+from hashembed.vectors.phrase_kernels import INSIDE
 from hashembed.vectors.row_table import CodedWeights, RowTable, SignWeights
 from hashembed.vectors.settings import VectorSettings
 
@@ -106,12 +107,29 @@ class VectorModel:
         ranks = self.ranks(column)
         if not self.hashed:
             return ranks[ranks >= 0], np.concatenate([[0], np.cumsum(ranks >= 0)])
+        known = ranks >= 0
+        of_known = self._entries_of_ranks(ranks[known])
+        of_others = self._entries_of_unknown(column.filter(mask_column(~known)))
+        lengths = np.zeros(len(ranks), np.int64)
+        lengths[known], lengths[~known] = np.diff(of_known[1]), np.diff(of_others[1])
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        keys = np.empty(offsets[-1], np.int64)
+        of_string = np.repeat(known, lengths)
+        keys[of_string], keys[~of_string] = of_known[0], of_others[0]
+        return keys, offsets
+
+    def _entries_of_ranks(self, ranks: I64) -> tuple[I64, I64]:
+        strings = self.dictionary.strings.take(number_column(ranks))
+        return entries_of(strings, self.settings.words, self.settings.subwords)
+
+    def _entries_of_unknown(self, column: pa.ChunkedArray) -> tuple[I64, I64]:
+        """The keys of all words of texts, without the own keys of unknown words."""
         config = replace(self.settings.words, subwords=self.settings.subwords)
         bags = text_to_bags(column, config, self.threads)
         own = text_to_bags(column, self.settings.words, self.threads)
-        known = self.dictionary.ranks(own.keys, self.threads) >= 0
+        unknown = self.dictionary.ranks(own.keys, self.threads) < 0
         # A word's own key is no key of an n-gram of characters.
-        kept = ~is_among(bags.keys, own.keys[~known])
+        kept = ~is_among(bags.keys, own.keys[unknown])
         return bags.keys[kept], np.concatenate([[0], np.cumsum(kept)])[bags.offsets]
 
     def _exact_ranks(self, strings: Any) -> I64:
@@ -119,21 +137,33 @@ class VectorModel:
         return self.dictionary.ranks(string_keys(strings, null=0), self.threads)
 
     def _ranks_of_words(self, texts: Any) -> I64:
-        bags = text_to_bags(texts, self.settings.words, self.threads)
+        """The rank of each text that is one word, or one phrase."""
+        settings = self.settings
+        config = replace(settings.words, ngrams=(1, settings.phrases))
+        bags = text_to_bags(texts, config, self.threads)
+        words = words_of(bags.lengths, settings.phrases)
         ranks = np.full(len(bags), -1, np.int64)
-        single = np.flatnonzero(bags.lengths == 1)
-        ranks[single] = self.dictionary.ranks(bags.keys[bags.offsets[single]], self.threads)
+        units = np.flatnonzero((words >= 1) & (words <= settings.phrases))
+        keys = bags.keys[bags.offsets[units] + words[units] - 1]
+        ranks[units] = self.dictionary.ranks(keys, self.threads)
         return ranks
 
     def _embed_some(self, column: pa.Array, weights: F32 | None) -> F32:
         """Texts of a few megabytes: first the vector of each word, then the means."""
         bags = text_to_bags(column, self.settings.words, self.threads)
-        ranks = self.dictionary.ranks(bags.keys, self.threads)
+        ranks, offsets = self.dictionary.ranks(bags.keys, self.threads), bags.offsets
+        unknown = np.flatnonzero(ranks < 0)
+        of_unknown = self._of_unknown(column, bags.offsets, bags.keys, unknown)
+        if self.settings.phrases > 1:
+            config, most = self.settings.words, self.settings.phrases
+            marks, _ = units_of(column, self.dictionary, config, most, self.threads)
+            of_unknown = of_unknown[marks[unknown] == -1]
+            kept = marks != INSIDE
+            ranks, offsets = marks[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
+            unknown = np.flatnonzero(ranks < 0)
         known = distinct(ranks[ranks >= 0])
         places = np.searchsorted(known, ranks)
         of_known = self.of_ranks(known)
-        unknown = np.flatnonzero(ranks < 0)
-        of_unknown = self._of_unknown(column, bags.offsets, bags.keys, unknown)
         places[unknown] = len(known) + np.arange(len(unknown))
         table = np.zeros((len(known) + len(unknown), padded(of_known.shape[1])), np.float32)
         table[: len(known), : of_known.shape[1]] = of_known
@@ -143,9 +173,9 @@ class VectorModel:
             counted[ranks >= 0] = weights[ranks[ranks >= 0]]
         if not self.has_unknown_words:
             counted[unknown] = 0
-        totals = _sums(counted, bags.offsets)
-        counted /= np.repeat(np.where(totals > 0, totals, 1), bags.lengths)
-        return self._combined(table, places.astype(np.uint32), counted, bags.offsets)
+        totals = _sums(counted, offsets)
+        counted /= np.repeat(np.where(totals > 0, totals, 1), np.diff(offsets))
+        return self._combined(table, places.astype(np.uint32), counted, offsets)
 
     @property
     def has_unknown_words(self) -> bool:
@@ -158,8 +188,7 @@ class VectorModel:
             return self.vectors[ranks]
         if not self.hashed:
             return self._of_keys(ranks, np.arange(len(ranks) + 1))
-        strings = self.dictionary.strings.take(number_column(ranks))
-        return self._of_keys(*entries_of(strings, self.settings.words, self.settings.subwords))
+        return self._of_keys(*self._entries_of_ranks(ranks))
 
     def _of_unknown(self, column: pa.Array, offsets: I64, keys: I64, unknown: I64) -> F32:
         """The vectors of unknown words, given by their places among all words of the texts."""

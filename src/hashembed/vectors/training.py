@@ -59,9 +59,14 @@ def train_model(
     storage: Storage | None = None,
 ) -> VectorModel:
     """Learn vectors from texts; `WordVectors.fit` says what they may be."""
-    corpus = encode_corpus(
-        texts, settings.words, settings.min_count, settings.max_words, threads, storage
-    )
+    if settings.phrases > 1:
+        from hashembed.vectors.phrases import encode_phrases
+
+        corpus = encode_phrases(texts, settings, threads, storage)
+    else:
+        corpus = encode_corpus(
+            texts, settings.words, settings.min_count, settings.max_words, threads, storage
+        )
     if not len(corpus.dictionary):
         raise ValueError(
             f"found no word that occurs {settings.min_count} times: give more text, or a lower "

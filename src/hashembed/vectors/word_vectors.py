@@ -39,6 +39,10 @@ class WordVectors(KeyedMethods):
         lowercase, punctuation: how text becomes words, as for `TextClassifier`.
         min_count: leave out words that are less frequent (default 5).
         max_words: keep at most this many words, the most frequent ones.
+        phrases: the most words of a phrase, such as "new york", up to 4. 1 (default): no phrases. A
+            phrase is an entry of the vocabulary like a word, and texts are divided into the longest
+            phrases from left to right.
+        phrase_threshold: of word2vec's score of a phrase (default 100); lower gives more phrases.
         window: the most words to either side that count as near (default 5).
         sample: frequent words are thinned out from this share of the corpus on (default 1e-4).
         passes: over the corpus (default 5).
@@ -66,6 +70,8 @@ class WordVectors(KeyedMethods):
         punctuation: Literal["drop", "keep"] = "drop",
         min_count: int = 5,
         max_words: int = 10_000_000,
+        phrases: int = 1,
+        phrase_threshold: float = 100.0,
         window: int = 5,
         sample: float = 1e-4,
         passes: int = 5,
@@ -113,7 +119,8 @@ class WordVectors(KeyedMethods):
         """Continue on new texts; the first call is `fit`.
 
         Vectors that were loaded need a file of `save(path, for_training=True)`. All words of
-        before stay. New words that occur at least `min_count` times in the new texts join them.
+        before stay. New words that occur at least `min_count` times in the new texts join them, but
+        no new phrases.
         Sizes of tables stay, so choose `num_buckets` and `num_embeddings` for all text to come.
 
         Training makes `passes` over the new texts alone, from the full learning rate down. It moves
