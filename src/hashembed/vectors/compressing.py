@@ -128,10 +128,12 @@ def _best_shape(model: VectorModel, plan: Plan, rest: int, bits: int | None) -> 
     Fewer dimensions cost less than too few rows, and less than two bits.
     """
     dim = model.settings.embedding_dim
-    half, least = -(-dim // 2), min(dim, LEAST_DIM)
-    choices = [(dim, 4, 0.8), (half, 4, 0.9), (half, 3, 0.8), (least, 4, 0.5), (least, 3, 0.0)]
+    most, half, least = -(-dim * 16 // 25), -(-dim // 2), min(dim, LEAST_DIM)
+    # Dimensions, bits, and the rows for each word that they need.
+    choices = [(dim, 4, 1.0), (most, 4, 0.9), (half, 4, 0.9), (half, 3, 0.8), (least, 4, 0.5)]
+    choices += [(least, 3, 0.0)]
     if bits is not None:
-        choices = [(dim, bits, 0.8), (half, bits, 0.8), (least, bits, 0.0)]
+        choices = [(dim, bits, 0.9), (half, bits, 0.8), (least, bits, 0.0)]
     for wide, some, rows_for_a_word in choices:
         shape = replace(plan, dim=wide, bits=some)
         shape = replace(shape, B=min(rest // shape.row_bytes, model.spec.num_buckets))

@@ -28,6 +28,15 @@ class WordVectors(KeyedMethods):
     often enough, of the word itself. These come from a hash embedding, so the table does not grow
     with the vocabulary.
 
+    | to | use |
+    |---|---|
+    | learn; continue on new text | `fit`, `partial_fit` |
+    | get vectors of words, of texts | `vectors[word]`, `transform` |
+    | find near words | `nearest`, `analogy`; gensim's `most_similar`, `similarity`, and more |
+    | keep and load them | `save`, `load`; a smaller file: `compress` |
+    | exchange them with other programs | `export_word2vec`, `from_word2vec` |
+    | begin a layer of torch with them | `HashEmbeddingBag.from_pretrained(vectors)`, `keys` |
+
     Args:
         model: "skipgram": a word predicts the words around it (default). "cbow": the other way.
         embedding_dim: d, the size of a vector (default 100).
@@ -123,9 +132,9 @@ class WordVectors(KeyedMethods):
         no new phrases.
         Sizes of tables stay, so choose `num_buckets` and `num_embeddings` for all text to come.
 
-        Training makes `passes` over the new texts alone, from the full learning rate down. It moves
-        the vectors of all words that share n-grams with them. To keep the old vectors from
-        drifting, mix some of the old text into the new.
+        Training makes `passes` over the new texts alone, from the full learning rate down. So it
+        moves the vectors of words that occur in them or share n-grams with them, and the more so
+        the more new text there is. To hold the old vectors, mix some of the old text into the new.
 
         Args:
             texts, on_progress, cache_dir: as for `fit`.
