@@ -47,6 +47,15 @@ class Task(NamedTuple):
         return Task(corpus, self.vocabulary, self.spec, settings)
 
 
+class Drawn(NamedTuple):
+    """All that training needs of a dictionary."""
+
+    counts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
 def from_text(path: Path, settings: VectorSettings) -> Task:
     texts = path.read_text(encoding="utf8").splitlines()
     corpus = encode_corpus(texts, settings.words, settings.min_count, settings.max_words, None)
@@ -66,7 +75,7 @@ def drawn(settings: VectorSettings, words: int = WORDS, size: int = VOCABULARY) 
     spec = HashSpec(K, B, settings.num_hashes, seed=settings.seed)
     keys = (ngrams * 0x5851F42D4C957F2D).reshape(-1)
     offsets = np.arange(size + 1) * KEYS
-    dictionary = range(size)  # all that training needs of it is its size
+    dictionary = Drawn(counts)
     corpus = EncodedCorpus(dictionary, ids, words)  # type: ignore[arg-type]
     return Task(corpus, vocabulary_for(keys, offsets, counts, spec), spec, settings)
 

@@ -26,7 +26,7 @@ def main():
         settings = VectorSettings(
             model, d, num_hashes=k, min_count=1, sample=1.0, passes=1, batch_size=64
         )
-        train_model(texts, settings, 1, None, partial(GpuTrainer, device="cpu"))
+        train_model(texts, settings, 1, None, make_trainer=partial(GpuTrainer, device="cpu"))
     print(*sorted(compiled))
 
 

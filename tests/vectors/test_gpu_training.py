@@ -36,7 +36,7 @@ def settings_of(model="skipgram", d=13, k=2, **options):
 
 def train(texts, settings, on_gpu, on_progress=None):
     trainer = partial(GpuTrainer, device=DEVICE) if on_gpu else None
-    return train_model(texts, settings, 1, on_progress, trainer)
+    return train_model(texts, settings, 1, on_progress, make_trainer=trainer)
 
 
 def assert_same(texts, settings):

@@ -62,7 +62,7 @@ def test_kernels_compute_what_the_reference_computes(case, monkeypatch):
     (job,) = jobs
 
     # The words that are kept, from the same draws.
-    seed = training._seed_of(settings.seed, 7)
+    seed = training.seed_of_piece(settings.seed, 7)
     words, texts, windows = thin_out(
         corpus.ids.tolist(), trainer.keep, settings.window, seed & (2**64 - 1)
     )

@@ -14,6 +14,7 @@ def vector_lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
     small, d = meta.get("small"), settings["embedding_dim"]
     words = small["words"] if small else tensors["dictionary.ranks"]["shape"][0]
     least = settings["min_count"]
+    sample = "" if settings["sample"] is None else f"sample {settings['sample']:g}, "
     losses = [("pass " + str(i), f"loss {loss:.4f}") for i, loss in enumerate(meta["losses"], 1)]
     return [
         ("vectors", f"{words:,} words, d = {d}; {_unknown_words(settings, meta['indexing'])}"),
@@ -22,8 +23,8 @@ def vector_lines(path: str, header: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "trained by",
             f"{MODELS.get(settings['model'], settings['model'])}, window {settings['window']}, "
-            f"words that occur at least {least:,} {'time' if least == 1 else 'times'}, sample "
-            f"{settings['sample']:g}, {settings['passes']} passes, seed {settings['seed']}",
+            f"words that occur at least {least:,} {'time' if least == 1 else 'times'}, {sample}"
+            f"{settings['passes']} passes, seed {settings['seed']}",
         ),
         (
             "saved",

@@ -17,7 +17,7 @@ from hashembed.cli.options import (
     seed_option,
     was_given,
 )
-from hashembed.vectors.settings import MAX_DIM, MAX_WINDOW, VectorSettings
+from hashembed.vectors.settings import MAX_DIM, MAX_PHRASE, MAX_WINDOW, VectorSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -40,9 +40,9 @@ SETTINGS = (
     "learning_rate",
     "batch_size",
     "seed",
+    "phrases",
+    "phrase_threshold",
 )
-# Settings that newer versions of `WordVectors` have; they are passed on only if they are given.
-LATER = ("phrases", "phrase_threshold", "device")
 _count = quantity(COUNT_UNITS, "1M or 500k")
 
 
@@ -109,8 +109,8 @@ _SETTING_OPTIONS = [
     click.option(
         "--sample",
         type=click.FloatRange(0, min_open=True),
-        **_default("sample"),
-        help="Thin out words with more than this share of the corpus.",
+        help="Thin out words with more than this share of the corpus. By default 1e-4, and more for "
+        "a vocabulary of less than 10,000 words.",
     ),
     click.option(
         "--lowercase/--no-lowercase",
@@ -121,14 +121,16 @@ _SETTING_OPTIONS = [
     punctuation_option,
     click.option(
         "--phrases",
-        is_flag=True,
-        default=None,
-        help="Join words that often follow each other, such as new_york.",
+        type=click.IntRange(1, MAX_PHRASE),
+        **_default("phrases"),
+        help="Most words of a phrase. Words that often follow each other, such as 'new york', get "
+        "a vector of their own.",
     ),
     click.option(
         "--phrase-threshold",
         type=click.FloatRange(0, min_open=True),
-        help="With --phrases: join fewer words by a larger number.",
+        **_default("phrase_threshold"),
+        help="Of the score of a phrase. A smaller number gives more phrases.",
     ),
     click.option(
         "--num-hashes",
@@ -161,7 +163,9 @@ _SETTING_OPTIONS = [
     click.option(
         "--device",
         metavar="DEVICE",
-        help="cpu, cuda, cuda:N or auto. The CPU by default.",
+        default="cpu",
+        show_default=True,
+        help="cpu, cuda, cuda:N, or auto for a GPU if there is one.",
     ),
     seed_option,
 ]
@@ -214,6 +218,7 @@ class VectorOptions:
     for_training: bool
     continue_: str | None
     cache_dir: str | None
+    device: str
     force: bool
     threads: int | None
     as_json: bool
@@ -224,10 +229,6 @@ class VectorOptions:
         """Sort the options that click found, and check that they fit together."""
         source = reading(options)
         settings = {name: options.pop(name) for name in SETTINGS}
-        later = {name: options.pop(name) for name in LATER}
-        settings |= {name: value for name, value in later.items() if value is not None}
-        if settings.get("device") == "cpu":
-            del settings["device"]
         given = frozenset(name for name in settings if was_given(ctx, name))
         bits = int(options.pop("bits"))
         parsed = cls(data, source, settings, given, bits=bits, **options)
@@ -246,7 +247,7 @@ def _check_combinations(ctx: click.Context, options: VectorOptions) -> None:
         raise click.UsageError("--phrase-threshold needs --phrases.")
     if options.continue_ is None:
         return
-    for name in SETTINGS + LATER:
+    for name in SETTINGS:
         if name in options.given:
             raise click.UsageError(
                 f"{names[name]} cannot be used with --continue: the vectors keep their settings."

@@ -10,7 +10,7 @@ from hashembed.cli.aliases import VectorAliases
 from hashembed.cli.corpus import Corpus
 from hashembed.cli.options import data_options, json_option, quiet_option, say, threads_option
 from hashembed.cli.outputs import Output, check_outputs, force_option
-from hashembed.cli.vector_options import LATER, VectorOptions, vector_options
+from hashembed.cli.vector_options import VectorOptions, vector_options
 from hashembed.cli.vector_progress import duration, vector_display
 from hashembed.core.locations import size_of
 
@@ -52,35 +52,28 @@ def vectors_command(data: tuple[str, ...], **options: Any) -> None:
     check_outputs(data, [Output("--output", run.output, "model")], run.force)
     from hashembed.vectors.word_vectors import WordVectors
 
-    vectors: Any = _continued(run) if run.continue_ is not None else _new(WordVectors, run)
+    if run.continue_ is None:
+        vectors = WordVectors(**run.settings, threads=run.threads, device=run.device)
+    else:
+        vectors = _continued(run)
     with Corpus(run.data, run.source, run.cache_dir) as corpus:
         with vector_display(corpus, run.quiet) as display:
             corpus.on_bytes, corpus.on_report = display.read, display.say
             learn = vectors.fit if run.continue_ is None else vectors.partial_fit
-            where = {} if run.cache_dir is None else {"cache_dir": run.cache_dir}
-            learn(corpus, on_progress=display.train, **where)
+            learn(corpus, on_progress=display.train, cache_dir=run.cache_dir)
         _save(vectors, run, ctx)
         _tell(vectors, corpus, run, time.perf_counter() - start)
-
-
-def _new(kind: "type[WordVectors]", run: VectorOptions) -> "WordVectors":
-    import inspect
-
-    known = inspect.signature(kind).parameters
-    for name in LATER:
-        if name in run.settings and name not in known:
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option}: this version of hashembed cannot do that yet.")
-    return kind(**run.settings, threads=run.threads)
 
 
 def _continued(run: VectorOptions) -> "WordVectors":
     """The vectors to train further."""
     from hashembed.engine.tensor_file import read_header
+    from hashembed.vectors.devices import check_device
     from hashembed.vectors.word_vectors import WordVectors
 
     path = str(run.continue_)
     vectors = WordVectors.load(path, threads=run.threads)
+    vectors.device = check_device(run.device)
     if read_header(path)["meta"]["bits"] is not None:
         raise click.ClickException(
             f"{path} has no training state, so its training cannot continue. Write one with "

@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
@@ -28,7 +28,7 @@ class Parts(NamedTuple):
 
     size: int  # bytes of the first part
     first: Callable[[], bytes]
-    rest: Sequence[Any]  # bytes, or other buffers
+    rest: Iterable[Any]  # bytes, or other buffers
 
 
 def write_whole(path: PathLike, data: bytes | Parts, *, sync: bool = True) -> None:
@@ -43,7 +43,9 @@ def write_whole(path: PathLike, data: bytes | Parts, *, sync: bool = True) -> No
     if before is not None and not stat.S_ISREG(before.st_mode):
         check_sink(path, before)
         with open(path, "wb") as sink:
-            for part in [data] if isinstance(data, bytes) else [data.first(), *data.rest]:
+            if isinstance(data, Parts):
+                sink.write(data.first())
+            for part in data.rest if isinstance(data, Parts) else [data]:
                 sink.write(part)
         return
     target = os.path.realpath(path)

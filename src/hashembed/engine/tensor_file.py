@@ -234,3 +234,10 @@ def _understand(path: PathLike, kind: str | None, header: str) -> dict[str, Any]
         found = printable(f"{content['kind']!s:.50}")
         raise ModelFileError(f"{path} holds a {found}, not a {kind}")
     return content
+
+
+@contextmanager
+def opened_tensors(path: PathLike, kind: str) -> Iterator[tuple[BinaryIO, Layout, Any]]:
+    """The open file, its layout and its metadata. Of its content, only the header is checked."""
+    with _opened(path) as (file, layout):
+        yield file, layout, _understand(path, kind, layout.metadata[KEY])["meta"]

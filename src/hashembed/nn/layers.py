@@ -1,7 +1,7 @@
 """`HashEmbedding` and `HashEmbeddingBag`: drop-in layers with a fraction of the parameters."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -217,6 +217,26 @@ class HashEmbedding(LayerMethods, RowModule):
             parts.append("importance=False")
         return ", ".join(parts)
 
+    @classmethod
+    def from_pretrained(cls, table: Any, freeze: bool = True, **options: Any) -> Self:
+        """A layer whose vectors approximate the rows of a given table.
+
+        It has fewer numbers than the table, so the vectors are not those of the table. The
+        attribute `pretrained` tells how far they are from them. More buckets come closer.
+
+        Args:
+            table: one row for each id, (n, d). Or `WordVectors`: then ids are the places of words,
+                `vectors.get_index(word)`, and the table is `vectors.vectors`. For vectors of
+                any word, without this approximation, use `HashEmbeddingBag.from_pretrained`.
+            freeze: do not train the layer (default True, as in torch).
+            **options: `ids`, the ids of the rows (n,), None (default): 0 to n - 1; `sweeps`, as in
+                `fit_table`; and arguments of the layer. `num_embeddings` is n by default,
+                `indexing` "identity" without ids and "independent" with them.
+        """
+        from hashembed.nn import pretrained
+
+        return super().from_pretrained(pretrained.table_of(table), freeze, **options)
+
     def _keys(self, ids: Tensor, columns: Tensor | int | None) -> tuple[Tensor, int]:
         """The keys of ids, or the ids and in how many columns they are still to be mixed."""
         if self._columns is None:
@@ -351,6 +371,31 @@ class HashEmbeddingBag(HashEmbedding):
             sparse=self._sparse,
             mix=mix,
         )
+
+    @classmethod
+    def from_pretrained(cls, table: Any, freeze: bool = True, **options: Any) -> Self:
+        """A layer whose vectors approximate the rows of a table, or are those of `WordVectors`.
+
+        With `WordVectors` the layer has the same tables and hash functions, and `mode="mean"`. Its
+        bags are words: their keys give exactly the vectors of the words.
+
+        Args:
+            table: as for `HashEmbedding`; or `WordVectors`.
+            freeze: do not train the layer (default True, as in torch).
+            **options: as for `HashEmbedding`. With `WordVectors`, arguments of the layer that the
+                vectors do not determine, such as `sparse`, `device` and `dtype`.
+
+        Example:
+            >>> layer = HashEmbeddingBag.from_pretrained(vectors, freeze=False)
+            >>> keys, offsets = vectors.keys(["cat", "dogs"])
+            >>> layer(torch.from_numpy(keys), torch.from_numpy(offsets)).shape
+            torch.Size([2, 100])
+        """
+        from hashembed.nn import pretrained
+
+        if isinstance(table, pretrained.TrainedVectors):
+            return pretrained.bag_layer(cls, table, options).requires_grad_(not freeze)
+        return super().from_pretrained(table, freeze, **options)
 
     def extra_repr(self) -> str:
         """The arguments that differ from their defaults."""

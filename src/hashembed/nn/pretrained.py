@@ -10,14 +10,16 @@ sums have one order, so the result is the same in every run.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hashembed.core.checks import whole_number
 from hashembed.core.tables import html_table
+from hashembed.hashing.spec import HashSpec
 from hashembed.nn.inputs import check_ids
 from hashembed.nn.layer_protocol import HashLayer
 from hashembed.nn.ops import indexing
@@ -91,6 +93,51 @@ def layer_for(
             "the width of the table"
         )
     return cls(embedding_dim=table.shape[1], **made)
+
+
+@runtime_checkable
+class TrainedVectors(Protocol):
+    """What `from_pretrained` needs of `WordVectors`."""
+
+    @property
+    def vectors(self) -> Any:
+        """The vectors (V, d) of all words, the most frequent first."""
+
+    def layer_tables(self) -> tuple[HashSpec, Any, Any]:
+        """The hash, E (B, d) and P (K, k)."""
+
+
+def table_of(vectors: Any) -> Any:
+    """The vectors of all words as a tensor; anything else as it is."""
+    if isinstance(vectors, TrainedVectors):
+        return torch.from_numpy(np.array(vectors.vectors, np.float32))
+    return vectors
+
+
+@torch.no_grad()
+def bag_layer(cls: Callable[..., Layer], vectors: TrainedVectors, options: dict[str, Any]) -> Layer:
+    """A layer of bags that computes the vectors of words from their keys."""
+    spec, E, P = vectors.layer_tables()
+    fixed = {"num_embeddings", "num_buckets", "num_hashes", "indexing", "seed", "mode", "columns"}
+    fixed |= {"embedding_dim", "aggregation", "append_importance", "importance", "ids", "sweeps"}
+    if wrong := sorted(fixed & options.keys()):
+        raise TypeError(f"word vectors determine {', '.join(wrong)}: leave it out")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of tables that save nothing: they exist
+        layer: Any = cls(
+            num_embeddings=spec.num_embeddings,
+            embedding_dim=E.shape[1],
+            num_buckets=spec.num_buckets,
+            num_hashes=spec.num_hashes,
+            indexing=spec.indexing,
+            seed=spec.seed,
+            mode="mean",
+            **options,
+        )
+    layer.weight.copy_(torch.from_numpy(np.array(E, np.float32)))
+    layer.importance.copy_(torch.from_numpy(np.array(P, np.float32)))
+    made: Layer = layer
+    return made
 
 
 def warn_if_far(fit: TableFit, num_buckets: int, num_hashes: int) -> None:

@@ -207,22 +207,28 @@ class Dictionary:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Numbers], config: TextConfig) -> "Dictionary":
         """The dictionary that `tensors` described."""
-        shared, tails, rest, order, counts = (
-            tensors[f"dictionary.{name}"] for name in ("shared", "tails", "rest", "ranks", "counts")
-        )
-        _check_saved(shared, tails, rest, order, counts)
-        sizes = shared.astype(np.int64) + tails
-        offsets = np.zeros(len(order) + 1, np.int64)
-        in_order = np.empty(len(order), np.int64)
-        in_order[order] = sizes
-        np.cumsum(in_order, out=offsets[1:])
-        data = np.empty(offsets[-1], np.uint8)
-        added, places = tails.astype(np.uint32), order.astype(np.uint32)
-        front_decode(rest, shared, added, places, offsets, data)
-        strings = _strings(data, offsets)
-        strings.validate(full=True)  # its bytes came from a file
+        strings, counts = saved_strings(tensors)
         folded = replace(config, lowercase=False)  # the strings are folded already
-        return cls(config, _own_keys(strings, folded), counts.astype(np.int64), strings)
+        return cls(config, _own_keys(strings, folded), counts, strings)
+
+
+def saved_strings(tensors: Mapping[str, Numbers]) -> tuple[pa.LargeStringArray, I64]:
+    """The strings and counts of the dictionary that `Dictionary.tensors` described."""
+    shared, tails, rest, order, counts = (
+        tensors[f"dictionary.{name}"] for name in ("shared", "tails", "rest", "ranks", "counts")
+    )
+    _check_saved(shared, tails, rest, order, counts)
+    sizes = shared.astype(np.int64) + tails
+    offsets = np.zeros(len(order) + 1, np.int64)
+    in_order = np.empty(len(order), np.int64)
+    in_order[order] = sizes
+    np.cumsum(in_order, out=offsets[1:])
+    data = np.empty(offsets[-1], np.uint8)
+    added, places = tails.astype(np.uint32), order.astype(np.uint32)
+    front_decode(rest, shared, added, places, offsets, data)
+    strings = _strings(data, offsets)
+    strings.validate(full=True)  # its bytes came from a file
+    return strings, counts.astype(np.int64)
 
 
 def _check_saved(shared: U8, tails: Numbers, rest: U8, order: Numbers, counts: Numbers) -> None:

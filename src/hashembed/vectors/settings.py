@@ -11,6 +11,7 @@ Model = Literal["skipgram", "cbow"]
 
 MAX_DIM = 4096
 MAX_WINDOW = 100
+MAX_PHRASE = 4  # words
 # Default sizes: docs/results/vectors.md has experiments with them.
 LARGEST_BUCKETS, LARGEST_EMBEDDINGS = 200_000, 500_000
 BUCKETS_PER_KEY, EMBEDDINGS_PER_KEY = 0.6, 1.45
@@ -34,6 +35,8 @@ class VectorSettings:
     punctuation: Literal["drop", "keep"] = "drop"
     min_count: int = 5
     max_words: int = 10_000_000
+    phrases: int = 1
+    phrase_threshold: float = 100.0
     window: int = 5
     sample: float | None = None
     passes: int = 5
@@ -50,6 +53,8 @@ class VectorSettings:
                 whole_number(name, getattr(self, name), self.num_hashes, 2**31)
         whole_number("min_count", self.min_count, 1, 2**31 - 1)
         whole_number("max_words", self.max_words, 1, 2**31 - 1)
+        whole_number("phrases", self.phrases, 1, MAX_PHRASE)
+        self._positive("phrase_threshold", self.phrase_threshold)
         whole_number("window", self.window, 1, MAX_WINDOW)
         whole_number("passes", self.passes, 1, 10**6)
         whole_number("seed", self.seed, -(2**63), 2**63 - 1)

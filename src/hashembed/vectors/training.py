@@ -9,6 +9,7 @@ import numpy as np
 from hashembed.core.arrays import F32, I64, U32, distinct
 from hashembed.core.draws import fill_normal
 from hashembed.core.threads import cpu_count, run_workers
+from hashembed.core.wording import named
 from hashembed.engine.shallow.arrays import padded_rows
 from hashembed.hashing.spec import HashSpec
 from hashembed.vectors.arrays import (
@@ -22,6 +23,7 @@ from hashembed.vectors.arrays import (
     make_scratch,
 )
 from hashembed.vectors.corpus import EncodedCorpus, encode_corpus, entries_of
+from hashembed.vectors.id_store import Storage
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.plan_kernels import make_aliases, thin_out
 from hashembed.vectors.settings import VectorSettings
@@ -56,17 +58,25 @@ def train_model(
     settings: VectorSettings,
     threads: int | None,
     on_progress: Callable[[VectorProgress], object] | None,
+    storage: Storage | None = None,
     make_trainer: "Callable[..., Trainer] | None" = None,
 ) -> VectorModel:
     """Learn vectors from texts; `WordVectors.fit` says what they may be.
 
     make_trainer: instead of `Trainer`, for another device; `devices.py` has them.
     """
-    corpus = encode_corpus(texts, settings.words, settings.min_count, settings.max_words, threads)
+    if settings.phrases > 1:
+        from hashembed.vectors.phrases import encode_phrases
+
+        corpus = encode_phrases(texts, settings, threads, storage)
+    else:
+        corpus = encode_corpus(
+            texts, settings.words, settings.min_count, settings.max_words, threads, storage
+        )
     if not len(corpus.dictionary):
         raise ValueError(
             f"found no word that occurs {settings.min_count} times: give more text, or a lower "
-            "min_count"
+            f"{named('min_count')}"
         )
     workers = threads or cpu_count()
     vocabulary, spec = new_vocabulary(corpus, settings)
@@ -140,9 +150,9 @@ class Trainer:
     ) -> None:
         self.corpus, self.settings, self.vocabulary = corpus, settings, vocabulary
         self.tables, self.spec, self.threads = tables, spec, threads
-        counts = np.bincount(corpus.ids[corpus.ids >= 0], minlength=len(corpus.dictionary))
-        self.keep = keep_chances(counts, settings.sample_for(len(counts)))
-        thinned = int((counts * (self.keep / 2.0**32)).sum())
+        sample = settings.sample_for(len(corpus.dictionary))
+        self.keep = keep_chances(corpus.dictionary.counts, sample)
+        thinned = int((corpus.counts * (self.keep / 2.0**32)).sum())
         self.batch_size = settings.batch_for(thinned)
         self._buffers: tuple[Plan, Scratch] | None = None
         self._capacity = 0
@@ -171,7 +181,7 @@ class Trainer:
     def _train_piece(self, ids: np.ndarray, done: int, total: int) -> F32:
         """One piece of the corpus, `done` words after the beginning -> the loss of each step."""
         settings = self.settings
-        seed = _seed_of(settings.seed, done)
+        seed = seed_of_piece(settings.seed, done)
         words, texts, windows = np.empty((3, len(ids)), np.int32)
         kept = thin_out(
             np.ascontiguousarray(ids), self.keep, settings.window, seed, words, texts,
@@ -195,7 +205,7 @@ class Trainer:
             num_buckets=self.spec.num_buckets,
             dim=settings.embedding_dim,
             cbow=settings.model == "cbow",
-            seed=_signed(seed ^ 0x5DEECE66D),
+            seed=negatives_seed(seed),
             decay=DECAY,
             importance_rate=IMPORTANCE_RATE,
             negative_weight=NEGATIVE_WEIGHT,
@@ -232,9 +242,14 @@ class Trainer:
         return self._buffers
 
 
-def _seed_of(seed: int, done: int) -> int:
+def seed_of_piece(seed: int, done: int) -> int:
     """The seed of a piece of the corpus, `done` words after the beginning."""
     return _signed(((seed & (2**63 - 1)) * 2 + 1) * _SEED_OF_PIECE + done)
+
+
+def negatives_seed(seed: int) -> int:
+    """The seed of the negatives of a piece with this seed."""
+    return _signed(seed ^ 0x5DEECE66D)
 
 
 def _signed(number: int) -> int:

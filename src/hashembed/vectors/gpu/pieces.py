@@ -8,7 +8,7 @@ import numpy as np
 from hashembed.core.arrays import F32, I32, I64, U32
 from hashembed.vectors.plan_kernels import thin_out
 from hashembed.vectors.settings import VectorSettings
-from hashembed.vectors.training import _SEED_OF_PIECE, PIECE, _signed
+from hashembed.vectors.training import PIECE, negatives_seed, seed_of_piece
 
 CHUNK = 1 << 18  # words in a chunk after thinning, at least, unless the pass ends
 
@@ -68,15 +68,15 @@ class Pieces:
         settings = self.settings
         ids = np.ascontiguousarray(self.ids[first : first + PIECE])
         done = epoch * len(self.ids) + first
-        seed = ((settings.seed & (2**63 - 1)) * 2 + 1) * _SEED_OF_PIECE + done
+        seed = seed_of_piece(settings.seed, done)
         words, texts, windows = np.empty((3, len(ids)), np.int32)
-        kept = thin_out(ids, self.keep, settings.window, _signed(seed), words, texts, windows)
+        kept = thin_out(ids, self.keep, settings.window, seed, words, texts, windows)
         batches = -(-kept // self.batch_size)
         starts = np.arange(batches) * self.batch_size / max(kept, 1) * len(ids) + done
         rates = np.array([settings.rate_at(at / self.total) for at in starts], np.float32)
         record = PieceRecord(epoch, done + len(ids), batches)
         count = int(texts[kept - 1]) + 1 if kept else 0
-        negatives = _signed(seed ^ 0x5DEECE66D)
+        negatives = negatives_seed(seed)
         return _Piece(record, words[:kept], texts[:kept], windows[:kept], count, negatives, rates)
 
     def _chunk(self, pieces: list[_Piece]) -> Chunk:
