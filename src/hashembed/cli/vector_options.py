@@ -109,7 +109,7 @@ _SETTING_OPTIONS = [
     click.option(
         "--sample",
         type=click.FloatRange(0, min_open=True),
-        help="Thin out words with more than this share of the corpus. By default 1e-4, and more for "
+        help="Thin out words with more than this share of the corpus. By default 1e-4; more for "
         "a vocabulary of less than 10,000 words.",
     ),
     click.option(
