@@ -23,7 +23,7 @@ SMALL = {"embedding_dim": 8, "passes": 3, "min_count": 1}
 
 
 class NumbersAsWords(TextVectorizer):
-    """A row of numbers as a text, for scikit-learn's checks; everything else is TextVectorizer's."""
+    """A row of numbers as a text, for scikit-learn's checks; the rest is TextVectorizer's."""
 
     def __init__(self, *, embedding_dim=8, passes=2, min_count=1, seed=0, threads=1):
         super().__init__(

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hashembed.classify.estimator import Estimator
-from hashembed.core.checks import one_of
 
 if TYPE_CHECKING:
     import os
@@ -103,7 +102,8 @@ class TextVectorizer(Estimator):
         from hashembed.text.arrow import to_arrow
         from hashembed.vectors.word_vectors import WordVectors
 
-        one_of("normalize", self.normalize, (True, False))
+        if not isinstance(self.normalize, bool | np.bool_):
+            raise TypeError(f"normalize must be True or False, found {self.normalize!r}")
         if self.vectors is not None:
             self.vectors_ = WordVectors.of(model_of(self.vectors, self.threads, "vectors"))
             return self
