@@ -249,7 +249,7 @@ class TextClassifier(TrainedClassifier):
         The first call creates the tables, which never grow. They have K = 1,000,000 rows unless
         `num_embeddings` is given. A new label adds a class at the end of `classes_` and leaves the
         logits of the other classes as they are. The order of the texts matters: recent texts count
-        most. What pretrained vectors add stays as it is.
+        most. The layer on top of pretrained vectors learns, too; the vectors stay as they are.
 
         Args:
             texts: as in `fit`.
@@ -280,12 +280,16 @@ class TextClassifier(TrainedClassifier):
             known = None if classes is None else encode(np.asarray(classes)).classes
             targets = encode(labels, known)
             config = training.text_config(self)
+        if self.vectors_ is not None:
+            from hashembed.text.arrow import to_arrow
+
+            texts = to_arrow(texts)  # an iterator can be read only once
         bags = text_to_bags(texts, config, self.threads)
         weights, targets = training.weigh(
             self, len(bags), targets, sample_weight, more_may_come=True
         )
         # An interrupt takes effect before or after, so that what was learned is also counted.
-        uninterrupted(lambda: training.learn(self, bags, targets, weights))
+        uninterrupted(lambda: training.learn(self, bags, targets, weights, texts))
         return self
 
     def fit_transform(self, texts: Any, labels: Any, **fit_params: Any) -> Any:

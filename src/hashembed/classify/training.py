@@ -320,8 +320,13 @@ def run_training(run: Training) -> None:
         )
 
 
-def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | None) -> None:
-    """Train on more documents, in one pass. The first call makes the model."""
+def learn(
+    clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | None, texts: Any = None
+) -> None:
+    """Train on more documents, in one pass. The first call makes the model.
+
+    texts: of the documents, for a model with pretrained vectors.
+    """
     if not clf.__sklearn_is_fitted__():
         rows = clf.num_embeddings or STREAM_EMBEDDINGS
         sizes = rows, clf.num_buckets or stream_buckets(rows)
@@ -347,6 +352,10 @@ def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | N
         weights=weights,
         snippets=None,
     )
+    if clf.vectors_ is not None:
+        ngrams, truth = clf.model_.scores(bags), targets.labels.matrix(len(clf.classes_))
+        multilabel = targets.multilabel
+        clf.vectors_ = clf.vectors_.moved(texts, ngrams, truth, weights, multilabel)
     _count(clf, targets)
     clf.report_ = _report(clf, bags, 0)
 

@@ -108,11 +108,10 @@ class TextVectorizer(Estimator):
             self.vectors_ = WordVectors.of(model_of(self.vectors, self.threads, "vectors"))
             return self
         column = to_arrow(texts)
+        defaults = defaults_for(column.nbytes)
         settings = {name: getattr(self, name) for name in LEARNING}
-        chosen = defaults_for(column.nbytes)
-        given = {name: value for name, value in settings.items() if value is not None}
-        settings = {**chosen, **given, "subwords": self.subwords, "threads": self.threads}
-        self.vectors_ = WordVectors(**settings).fit(column)
+        by_size = {n: value for n, value in defaults.items() if settings.get(n) is None}
+        self.vectors_ = WordVectors(**{**settings, **by_size}).fit(column)
         return self
 
     def transform(self, texts: Any) -> Any:

@@ -12,7 +12,8 @@ from hashembed.engine.outputs import fill_losses, make_probabilities
 SHARES = np.linspace(0, 1, 21)
 EXPONENTS = np.linspace(-4, 4, 65)  # of temperatures, to the base of 2
 LN2 = 0.6931471805599453
-NEGLIGIBLE = 0.01  # a smaller share is none
+# With so many rows, vectors are left out if they lower the mean loss by less.
+ENOUGH_ROWS, LEAST_GAIN = 300, 0.002
 LARGEST_SHARE = 0.98  # the n-grams keep something, from which `partial_fit` can go on
 
 
@@ -46,8 +47,9 @@ def choose_mix(
     cool, warm = _best_temperature(ngrams, loss), _best_temperature(vectors, loss)
     a, b = ngrams / np.float32(cool), vectors / np.float32(warm)
     losses = np.array([loss(np.float32(1 - s) * a + np.float32(s) * b) for s in SHARES])
-    share = float(_likelihoods(losses) @ SHARES) if np.isfinite(losses).all() else 0.0
-    share = 0.0 if share < NEGLIGIBLE else min(share, LARGEST_SHARE)
+    share = 0.0
+    if np.isfinite(losses).all() and not _is_certainly_small(losses, len(ngrams)):
+        share = min(float((_likelihoods(losses) * SHARES).sum()), LARGEST_SHARE)
     mixed = np.float32(1 - share) * a + np.float32(share) * b
     temperature = _best_temperature(mixed, loss)
     return Mix(
@@ -57,6 +59,11 @@ def choose_mix(
         cool * temperature,
         len(ngrams),
     )
+
+
+def _is_certainly_small(losses: F64, rows: int) -> bool:
+    """Whether the vectors do not help, as far as many rows can tell."""
+    return rows >= ENOUGH_ROWS and float(losses[0] - losses.min()) < LEAST_GAIN * rows
 
 
 def _likelihoods(losses: F64) -> F64:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hashembed.classify.pretrained.regression import Linear
+from hashembed.classify.pretrained.regression import Linear, Problem, move_logistic
 from hashembed.classify.pretrained.sources import lengths_of, unit_means
-from hashembed.core.arrays import F32, F64
+from hashembed.core.arrays import F32, F64, Bools
 from hashembed.engine.tensor_file import Arrays, ModelFileError
 from hashembed.text.spans import NGram, ngrams_of
 from hashembed.vectors.file import _assemble, content_of
@@ -22,6 +22,7 @@ from hashembed.vectors.model import VectorModel
 from hashembed.vectors.row_table import CodedRows
 
 BITS = 8  # of a number in the tables, in memory and, unless fewer are asked for, in files
+ONLINE_PENALTY = 1.0  # for moving the layer, while it learns from more texts
 PREFIX = "vectors."  # of the tensors in a model file
 
 
@@ -46,6 +47,15 @@ class VectorPart:
         bias = np.append(linear.bias, np.full(more, linear.bias.min(initial=0)))
         W = np.concatenate([linear.W, np.zeros((more, linear.W.shape[1]))])
         return replace(self, linear=Linear(W, bias))
+
+    def moved(
+        self, texts: Any, ngrams: F32, truth: Bools, weights: F32 | None, multilabel: bool
+    ) -> "VectorPart":
+        """After learning from more texts, given their logits of n-grams and classes (n, C)."""
+        X = unit_means(self.model, texts)
+        problem = Problem.of(X, truth, weights, multilabel, self.model.threads)
+        problem = replace(problem, offsets=np.ascontiguousarray(ngrams.T, np.float64))
+        return replace(self, linear=move_logistic(problem, ONLINE_PENALTY, self.linear))
 
     def contributions(self, text: str) -> tuple[list[NGram], F64]:
         """The words of a text, and what each adds to each logit: (n, C)."""

@@ -42,13 +42,17 @@ class Linear:
 
 @dataclass(frozen=True)
 class Problem:
-    """Texts to learn from: features (d, n), truth (C, n), weights (n,)."""
+    """Texts to learn from: features (d, n), truth (C, n), weights (n,).
+
+    offsets (C, n): logits from elsewhere, to which those of the layer are added. None is 0.
+    """
 
     X: F32
     Y: F32
     weights: F32
     multilabel: bool
     threads: int | None = None
+    offsets: F64 | None = None
 
     @classmethod
     def of(
@@ -68,7 +72,8 @@ class Problem:
     def value(self, parameters: F64, penalty: float) -> tuple[float, F64]:
         """The objective and its gradient (C, d + 1) at parameters of this shape."""
         W, bias = np.ascontiguousarray(parameters[:, :-1]), np.ascontiguousarray(parameters[:, -1])
-        R, losses = np.empty(self.Y.shape), np.empty(self.Y.shape[1])
+        R = np.zeros(self.Y.shape) if self.offsets is None else self.offsets.copy()
+        losses = np.empty(self.Y.shape[1])
         workers = _workers(self.X.size, self.threads)
         run_workers(
             fill_residuals, workers, self.X, self.Y, self.weights, W, bias, self.multilabel, R,
@@ -80,6 +85,19 @@ class Problem:
         scales[-1] = BIAS_PENALTY * penalty
         gradient += parameters * scales
         return float(losses.sum() + 0.5 * (scales * parameters**2).sum()), gradient
+
+
+def move_logistic(problem: Problem, penalty: float, start: Linear) -> Linear:
+    """Learn from more texts: the best weights, with a penalty for their distance from `start`."""
+    center = np.column_stack([start.W, start.bias])
+
+    def function(moved: F64) -> tuple[float, F64]:
+        value, gradient = problem.value(center + moved, 0.0)
+        return value + 0.5 * penalty * _dot(moved, moved), gradient + penalty * moved
+
+    enough = TOLERANCE * max(float(problem.weights.sum(dtype=np.float64)), 1e-30)
+    found = center + minimise(function, np.zeros_like(center), enough)
+    return Linear(np.ascontiguousarray(found[:, :-1]), np.ascontiguousarray(found[:, -1]))
 
 
 def fit_logistic(problem: Problem, penalty: float, start: Linear | None = None) -> Linear:

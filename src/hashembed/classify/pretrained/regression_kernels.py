@@ -17,7 +17,8 @@ def fill_residuals(
 ) -> None:  # fmt: skip
     """R (C, n) = weight * (probability - truth), and the losses (n,) of texts.
 
-    X (d, n): the features; Y (C, n): 1 for the classes of a text. Each worker owns some blocks.
+    X (d, n): the features; Y (C, n): 1 for the classes of a text. What R holds before is added to
+    the logits. Each worker owns some blocks.
     """
     classes, n = Y.shape
     top, total = np.empty(_BLOCK), np.empty(_BLOCK)
@@ -27,7 +28,8 @@ def fill_residuals(
         size = min(_BLOCK, n - first)
         for c in range(classes):
             z = R[c, first : first + size]
-            z[:] = bias[c]
+            for i in range(size):
+                z[i] += bias[c]
             for j in range(X.shape[0]):
                 factor, column = W[c, j], X[j, first : first + size]
                 for i in range(size):

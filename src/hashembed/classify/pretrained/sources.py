@@ -53,6 +53,12 @@ def defaults_for(num_bytes: int) -> dict[str, Any]:
     }
 
 
+def vectors_for(num_bytes: int, **settings: Any) -> WordVectors:
+    """Vectors to train on a corpus of so many bytes; settings that are None follow its size."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return WordVectors(**{**defaults_for(num_bytes), **given})
+
+
 def unit_means(model: VectorModel, texts: Any) -> F32:
     """The mean word vector of each text (n, d), scaled to length 1; zeros without words."""
     means = model.embed(texts)
