@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from hashembed.cli.options import say
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ def _texts_of(path: str, run: "TrainOptions") -> "pa.ChunkedArray":
 
     found = read_texts(path, **_options_for(path, run.source))
     say(found.report, run.quiet)
+    if not len(found):
+        raise click.ClickException(f"Found no text in {path}, which --unlabelled names.")
     return found.texts
 
 
