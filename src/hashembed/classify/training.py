@@ -114,14 +114,16 @@ def fit_texts(
     features = None
     if clf.pretrained is not None:
         from hashembed.classify.pretrained.training import features_of
+        from hashembed.text.arrow import to_arrow
 
-        texts, options, features = features_of(clf, texts, targets, options)
+        texts, options = to_arrow(texts), _checked_validation(options, targets)
+        features = features_of(clf, texts, targets, options.validation)
     if clf.effort != "fast" and (open_.text or open_.training or open_.members is None):
         from hashembed.classify.choose.race import choose_settings, settings_of_few
         from hashembed.text.arrow import to_arrow
 
         texts = to_arrow(texts)
-        options = checked_validation(options, targets)  # before the race, which may take long
+        options = _checked_validation(options, targets)  # before the race, which may take long
         weights, weighed = weigh(clf, len(texts), targets, sample_weight)
         kept = None
         if options.validation is None and clf.validation_fraction:
@@ -206,9 +208,10 @@ def fit_bags(
     if run.features is None:
         calibrate_model(run, left_out)
     else:
-        from hashembed.classify.pretrained.training import add_vectors
+        from hashembed.classify.pretrained.training import Trained, add_vectors
 
-        add_vectors(run, run.features, left_out)
+        trained = Trained(clf, run.config, run.train, run.held_out, left_out)
+        add_vectors(trained, run.features)
     if clf.verbose and (outcome := clf.history_.outcome()):
         print(outcome, file=sys.stderr)
 
@@ -479,7 +482,7 @@ def _held_out(
     return Documents(bags, _validation_labels(targets, labels, len(bags)))
 
 
-def checked_validation(options: FitOptions, targets: Targets) -> FitOptions:
+def _checked_validation(options: FitOptions, targets: Targets) -> FitOptions:
     """The options, with validation texts in Arrow; refuse validation data that does not fit."""
     if options.validation is None:
         return options

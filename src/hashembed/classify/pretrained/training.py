@@ -1,13 +1,14 @@
 """What `TextClassifier.fit` does with pretrained vectors."""
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hashembed.classify.answers import THRESHOLD
 from hashembed.classify.calibrating import SURER, Calibration, best_threshold
+from hashembed.classify.documents import Documents
 from hashembed.classify.pretrained.fitting import (
     Features,
     Fitted,
@@ -20,32 +21,40 @@ from hashembed.classify.pretrained.fitting import (
 from hashembed.classify.pretrained.sources import unit_means
 from hashembed.classify.targets import Targets
 from hashembed.classify.trained import TrainedClassifier
-from hashembed.classify.training import FitOptions, Training, checked_validation
 from hashembed.core.arrays import F32, I64
 from hashembed.core.wording import given
+from hashembed.engine.defaults import TrainConfig
 from hashembed.engine.ensemble import Ensemble
 from hashembed.engine.loop import fit
-from hashembed.text.arrow import to_arrow
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A classifier whose n-grams are trained, how, and on what."""
+
+    clf: TrainedClassifier
+    config: TrainConfig
+    train: Documents
+    held_out: Documents | None
+    left_out: list[I64]  # rows that a member was not trained on, for each of them
 
 
 def features_of(
-    clf: TrainedClassifier, texts: Any, targets: Targets, options: FitOptions
-) -> tuple[Any, FitOptions, Features]:
-    """The texts, the options, both ready to be read again, and the features of all texts."""
+    clf: TrainedClassifier, texts: Any, targets: Targets, validation: tuple[Any, Any] | None
+) -> Features:
+    """The features of all texts, those for validation included."""
     if targets.multilabel and clf.class_weight is not None:
         raise ValueError(
             f"{given('pretrained')} and {given('class_weight')} exclude each other for texts with "
             "several labels: leave one of them out"
         )
-    texts, options = to_arrow(texts), checked_validation(options, targets)
     features = Features.of(clf.pretrained, texts, clf.threads)
-    if options.validation is not None:
-        held = unit_means(features.model, options.validation[0])
-        features = replace(features, held=held)
-    return texts, options, features
+    if validation is None:
+        return features
+    return replace(features, held=unit_means(features.model, validation[0]))
 
 
-def add_vectors(run: Training, features: Features, left_out: list[I64]) -> None:
+def add_vectors(run: Trained, features: Features) -> None:
     """Add the part with vectors to the trained model, and bring both to their best scales."""
     clf = run.clf
     rows = Rows(
@@ -59,7 +68,7 @@ def add_vectors(run: Training, features: Features, left_out: list[I64]) -> None:
     )
     # Single members are less sure than their mean, which the model gives.
     single = isinstance(clf.model_, Ensemble) and run.held_out is None
-    found = _fitted(run, rows, features, left_out)
+    found = _fitted(run, rows, features)
     mix, sureness = found.mix, SURER if single else 1.0
     clf.model_.scale_logits(mix.ngrams / sureness)
     clf.vectors_ = part_of(features, found)
@@ -72,9 +81,9 @@ def add_vectors(run: Training, features: Features, left_out: list[I64]) -> None:
         print(f"Pretrained vectors: {mix.share:.0%} of the logits.", file=sys.stderr)
 
 
-def _fitted(run: Training, rows: Rows, features: Features, left_out: list[I64]) -> Fitted:
+def _fitted(run: Trained, rows: Rows, features: Features) -> Fitted:
     """By validation rows, by rows that members left out, or by training on parts of the rows."""
-    model, bags = run.clf.model_, run.train.bags
+    model, bags, left_out = run.clf.model_, run.train.bags, run.left_out
     if run.held_out is not None:
         assert features.held is not None
         held, ngrams = run.held_out, model.scores(run.held_out.bags)
@@ -89,7 +98,7 @@ def _fitted(run: Training, rows: Rows, features: Features, left_out: list[I64]) 
     return fit_in_folds(rows, lambda kept, held: _trained_on(run, kept, held))
 
 
-def _trained_on(run: Training, kept: I64, held: I64) -> F32:
+def _trained_on(run: Trained, kept: I64, held: I64) -> F32:
     """The logits of some rows, by a single member that is trained on others."""
     clf, documents = run.clf, run.train.take(kept)
     member = replace(clf.engine_plan_, members=1).make(len(clf.classes_), clf.threads)
