@@ -37,6 +37,7 @@ def main() -> None:
     parser = folders(__doc__)
     parser.add_argument("--sets", nargs="*", default=[name for name in SETS if "fine" not in name])
     parser.add_argument("--starts", nargs="*", default=STARTS)
+    parser.add_argument("--counts", nargs="*", type=int, default=COUNTS, help="texts a class")
     parser.add_argument("--wikipedia", type=Path, help="a file of WordVectors")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--vectors-only", action="store_true")
@@ -64,7 +65,7 @@ def main() -> None:
 def measured(options, name: str, done: set) -> Iterator[list]:
     train, test = rows_of(options.data, name)
     classes = len({c for c, _ in train})
-    for count in COUNTS:
+    for count in options.counts:
         samples = [draw(train, count, seed) for seed in range(SAMPLES[count])]
         if samples[0] is None or len(samples[0]) > MOST_TRAIN:
             continue

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from hashembed import TextClassifier, WordVectors
+from hashembed.classify.header_facts import count_parameters, describe_tables, table_bits
 from hashembed.classify.pretrained.fitting import FOLDS, MOST_IN_FOLDS, Rows, folds_of
 from hashembed.classify.pretrained.mixing import choose_mix
 from hashembed.classify.pretrained.regression import Linear, Problem, fit_logistic
@@ -197,6 +198,17 @@ def test_the_layout_names_the_vectors(trained, tmp_path):
     with open(tmp_path / "m.safetensors", "rb") as file:
         names = read_layout(file).places
     assert {"vectors.E", "vectors.P", "vectors.W", "vectors.bias"} <= names.keys()
+
+
+def test_the_header_tells_of_vectors(trained, tmp_path):
+    trained.save(tmp_path / "m.safetensors", bits=16)
+    header = read_header(tmp_path / "m.safetensors")
+    share = f"{trained.vectors_.share:.0%}"
+    told = describe_tables(header["meta"])
+    assert f"and pretrained vectors with d = 16, {share} of the logits" in told
+    layer = trained.vectors_.linear
+    assert count_parameters(header) == trained.model_.num_parameters + layer.W.size + 3
+    assert table_bits(header) == "16"
 
 
 def test_pickled_and_cloned(trained, few, new):
