@@ -3,6 +3,7 @@
     python -m benchmarks.bench_few_vectors --data FOLDER [--sets trec ...] [--wikipedia FILE]
         -> results/few_vectors.csv
     python -m benchmarks.bench_few_vectors --vectors-only --data FOLDER     the vectors alone
+    python -m benchmarks.bench_few_vectors --table                          the results as Markdown
 
 Each point is the mean over samples of the training rows, drawn by class. "unlabelled" starts from
 vectors of the training texts without their labels, at most 100,000 of them; IMDB has its 50,000
@@ -42,10 +43,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--vectors-only", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "few_vectors.csv"
     known = read(path) if path.exists() else []
+    if options.table:
+        print_tables(known)
+        return
     if options.again:
         known = [row for row in known if row["set"] not in options.sets]
     if options.vectors_only:
@@ -142,6 +147,29 @@ def vectors_of(options, name: str) -> Path:
         vectors.save(path)
         print(name, vectors, f"{time.perf_counter() - began:.0f} s", flush=True)
     return path
+
+
+def print_tables(rows: list[dict[str, str]]) -> None:
+    """Accuracy in percent: of each set with 32 texts a class, and the means over sets."""
+    found = {
+        (r["set"], int(r["texts_a_class"]), r["start"]): 100 * float(r["accuracy"]) for r in rows
+    }
+    names = list(dict.fromkeys(row["set"] for row in rows))
+
+    def line(head: str, cells: list[float]) -> str:
+        return f"| {head} | {' | '.join(f'{cell:.1f}' for cell in cells)} |"
+
+    def complete(count: int) -> list[str]:
+        return [n for n in names if all((n, count, start) in found for start in STARTS)]
+
+    print(f"| set | {' | '.join(STARTS)} |\n|---|{'---|' * len(STARTS)}")
+    for name in complete(32):
+        print(line(name, [found[name, 32, start] for start in STARTS]))
+    print(f"\n| texts a class | sets | {' | '.join(STARTS)} |\n|---|---|{'---|' * len(STARTS)}")
+    for count in COUNTS:
+        if sets := complete(count):
+            means = [sum(found[n, count, s] for n in sets) / len(sets) for s in STARTS]
+            print(line(f"{count} | {len(sets)}", means))
 
 
 if __name__ == "__main__":
