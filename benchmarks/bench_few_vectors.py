@@ -7,10 +7,10 @@
 
 Each point is the mean over samples of the training rows, drawn by class. "unlabelled" starts from
 vectors of the training texts without their labels, at most 100,000 of them; IMDB has its 50,000
-unlabelled reviews in addition. "wikipedia" starts from vectors in a file, for example of enwik8.
-Test rows (2,000 of them at most) are scored once for each sample. Rows of the result file are kept:
-a set that was interrupted goes on where it stopped, and `--again` measures it anew. Vectors are
-kept in the folder `--work`.
+unlabelled reviews in addition. "wikipedia" starts from vectors in a file, for example of enwik8. 0
+texts a class are all training rows. Test rows (2,000 of them at most) are scored once for each
+sample. Rows of the result file are kept: a set that was interrupted goes on where it stopped, and
+`--again` measures it anew. Vectors are kept in the folder `--work`.
 """
 
 import random
@@ -23,8 +23,10 @@ from benchmarks.bench_classify import folders
 from benchmarks.bench_few import Rows, draw
 from benchmarks.machine import RESULTS, read, table
 
-COUNTS = (8, 32, 128, 512)  # texts a class
+ALL = 0  # texts a class: all training rows
+COUNTS = (8, 32, 128, 512, ALL)  # texts a class
 SAMPLES = {8: 3, 32: 3, 128: 2, 512: 1}
+MOST_ROWS = 70_000  # of a set that is trained on as a whole
 MOST_TRAIN, MOST_TEST, MOST_UNLABELLED = 11_000, 2_000, 100_000
 PEER = "tf-idf + logistic regression"
 STARTS = ("none", "unlabelled", "wikipedia", PEER)
@@ -71,10 +73,16 @@ def measured(options, name: str, done: set) -> Iterator[list]:
     train, test = rows_of(options.data, name)
     classes = len({c for c, _ in train})
     for count in options.counts:
-        samples = [draw(train, count, seed) for seed in range(SAMPLES[count])]
-        if samples[0] is None or len(samples[0]) > MOST_TRAIN:
+        if count == ALL:
+            samples, most = [train], MOST_ROWS
+        else:
+            samples = [draw(train, count, seed) for seed in range(SAMPLES[count])]
+            most = MOST_TRAIN
+        if samples[0] is None or len(samples[0]) > most:
             continue
         for start in options.starts:
+            if count == ALL and start not in ("none", "unlabelled"):
+                continue
             if (name, start, count) in done or (start == "wikipedia" and not options.wikipedia):
                 continue
             found = [run(options, name, start, sample, test) for sample in samples]
@@ -160,7 +168,8 @@ def print_tables(rows: list[dict[str, str]]) -> None:
         return f"| {head} | {' | '.join(f'{cell:.1f}' for cell in cells)} |"
 
     def complete(count: int) -> list[str]:
-        return [n for n in names if all((n, count, start) in found for start in STARTS)]
+        wanted = STARTS if count != ALL else STARTS[:2]
+        return [n for n in names if all((n, count, start) in found for start in wanted)]
 
     print(f"| set | {' | '.join(STARTS)} |\n|---|{'---|' * len(STARTS)}")
     for name in complete(32):
@@ -168,8 +177,9 @@ def print_tables(rows: list[dict[str, str]]) -> None:
     print(f"\n| texts a class | sets | {' | '.join(STARTS)} |\n|---|---|{'---|' * len(STARTS)}")
     for count in COUNTS:
         if sets := complete(count):
-            means = [sum(found[n, count, s] for n in sets) / len(sets) for s in STARTS]
-            print(line(f"{count} | {len(sets)}", means))
+            wanted = STARTS if count != ALL else STARTS[:2]
+            means = [sum(found[n, count, s] for n in sets) / len(sets) for s in wanted]
+            print(line(f"{count or 'all'} | {len(sets)}", means))
 
 
 if __name__ == "__main__":
