@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hashembed import TextClassifier, WordVectors
 from hashembed.classify.header_facts import count_parameters, describe_tables, table_bits
+from hashembed.classify.pretrained import regression
 from hashembed.classify.pretrained.fitting import FOLDS, MOST_IN_FOLDS, Rows, folds_of
 from hashembed.classify.pretrained.mixing import choose_mix
 from hashembed.classify.pretrained.regression import Linear, Problem, fit_logistic
@@ -350,6 +351,20 @@ def test_the_gradient_is_that_of_the_loss():
         at, step = rng.normal(size=(4, 6)), rng.normal(size=(4, 6)) * 1e-6
         slope = (problem.value(at + step, 0.3)[0] - problem.value(at - step, 0.3)[0]) / 2
         assert slope == pytest.approx((problem.value(at, 0.3)[1] * step).sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_regression_has_the_same_bits_for_any_number_of_threads(monkeypatch, multilabel):
+    monkeypatch.setattr(regression, "NUMBERS_FOR_ONE_THREAD", 0)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1037, 5)).astype(np.float32), rng.integers(0, 3, 1037)
+    found = []
+    for threads in (1, 2, 5):
+        problem = Problem.of(X, np.eye(3)[y], None, multilabel, threads)
+        layer = fit_logistic(problem, 0.1)
+        found.append(np.column_stack([layer.W, layer.bias, layer(X[:3], threads)]))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
 
 
 def test_logits_are_products():

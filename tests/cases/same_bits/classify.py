@@ -7,7 +7,7 @@ from hashembed.classify.pretrained.regression import Problem, fit_logistic, move
 
 def cases():
     rng = np.random.default_rng(0)
-    for n, d, classes, multilabel in ((3, 1, 2, False), (700, 17, 5, False), (300, 8, 4, True)):
+    for n, d, classes, multilabel in ((3, 1, 2, False), (7000, 17, 5, False), (300, 8, 4, True)):
         X = rng.standard_normal((n, d), np.float32)
         truth = np.eye(classes)[rng.integers(0, classes, n)]
         if multilabel:
