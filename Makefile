@@ -91,6 +91,7 @@ bench:           ## all benchmarks; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_classify --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_choice --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_few --data $(DATA)
+	$(PYTHON) -m benchmarks.bench_few_vectors --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_autotune --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_rates --data $(DATA)
 	$(PYTHON) -m benchmarks.bench_patience --data $(DATA)

@@ -114,6 +114,20 @@ def few(path: Path) -> str:
     )
 
 
+def few_vectors(path: Path) -> str:
+    at = {(row["set"], row["start"]): row for row in read(path) if row["texts_a_class"] == "32"}
+    names = dict.fromkeys(name for name, start in at if start == "unlabelled")
+    gains = [
+        100 * (float(at[n, "unlabelled"]["accuracy"]) - float(at[n, "none"]["accuracy"]))
+        for n in names
+    ]
+    mean = sum(gains) / len(gains)
+    return (
+        f"with 32 texts a class, {mean:+.1f} points of accuracy by unlabelled text on average over "
+        f"{len(gains)} sets, from {span(gains, '+.1f')}"
+    )
+
+
 def autotune(path: Path) -> str:
     ours, theirs = (
         {row["set"]: row for row in read(path) if row["tool"] == tool}
@@ -372,6 +386,12 @@ SECTIONS = {
             "bench_few --data FOLDER",
             ("few.csv",),
             few,
+        ),
+        Benchmark(
+            "few labels: accuracy with and without vectors of unlabelled text",
+            "bench_few_vectors --data FOLDER --wikipedia FILE",
+            ("few_vectors.csv",),
+            few_vectors,
         ),
         Benchmark(
             "small models: accuracy against bytes, beside fastText's quantize",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hashembed.classify.classifier import TextClassifier
+    from hashembed.classify.vectorizer import TextVectorizer
     from hashembed.hashing.planner import plan
     from hashembed.hashing.spec import HashSpec
     from hashembed.nn import HashEmbedding, HashEmbeddingBag, optim, replace_embeddings
@@ -22,6 +23,7 @@ __all__ = [
     "HashEmbeddingBag",
     "HashSpec",
     "TextClassifier",
+    "TextVectorizer",
     "WordVectors",
     "keys",
     "optim",
@@ -34,6 +36,7 @@ _HOMES = {
     "HashEmbeddingBag": "hashembed.nn",
     "HashSpec": "hashembed.hashing",
     "TextClassifier": "hashembed.classify.classifier",
+    "TextVectorizer": "hashembed.classify.vectorizer",
     "WordVectors": "hashembed.vectors.word_vectors",
     "keys": "hashembed.text.string_keys",
     "optim": "hashembed.nn",

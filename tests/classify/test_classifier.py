@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from hashembed import TextClassifier
 from hashembed.cli import demo_task as demo
-from hashembed.engine.tensor_file import KEY, PACKED_VERSION, ModelFileError, save_tensors
+from hashembed.engine.tensor_file import KEY, VECTORS_VERSION, ModelFileError, save_tensors
 from hashembed.hashing.sizes import choose_dim, choose_sizes, fast_sizes
 from hashembed.readers import DataError, read_fasttext
 from hashembed.text.counts.distinct import count_distinct
@@ -139,7 +139,7 @@ def test_files_that_are_no_models(tmp_path, classifier):
         TextClassifier.load(path)
     tensors = load_file(path)
     for field, value, words in (
-        ("format", PACKED_VERSION + 1, "upgrade it"),
+        ("format", VECTORS_VERSION + 1, "upgrade it"),
         ("hash", 99, "hash version 99"),
     ):
         header = {"kind": "TextClassifier", "format": 1, "hash": 1, "meta": {}, field: value}

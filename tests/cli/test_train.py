@@ -1,11 +1,14 @@
 """`hashembed train`: no option is ignored, other spellings work, early stopping does something."""
 
+import gzip
+import json
+import random
 import weakref
 
 import pytest
 from click.testing import CliRunner
 
-from hashembed import TextClassifier
+from hashembed import TextClassifier, WordVectors
 from hashembed.cli import main
 from hashembed.cli.aliases import translate
 from hashembed.cli.train import train_command
@@ -36,6 +39,12 @@ def data(tmp_path):
         (["--stream", "--passes", "3"], "--passes cannot be used with --stream: a stream is read"),
         (["--stream", "--patience", "3"], "--patience cannot be used with --stream"),
         (["--stream", "--bits", "16"], "--bits cannot be used with --stream"),
+        (["--stream", "--unlabelled", "u"], "--unlabelled cannot be used with --stream"),
+        (["--stream", "--pretrained", "v"], "--pretrained cannot be used with --stream"),
+        (["--cache-dir", "c", "--unlabelled", "u"], "--unlabelled cannot be used with --cache-dir"),
+        (["--on", "auto", "--pretrained", "v"], "--pretrained cannot be used with --on"),
+        (["--unlabelled", "u", "--pretrained", "v"], "Give either --unlabelled"),
+        (["--unlabelled", "-", "-"], "Standard input holds either"),
         (["--stream", "--resume", "--continue"], "Give either --resume"),
         (["--resume"], "--resume needs --stream"),
         (["--continue"], "--continue needs --stream"),
@@ -168,3 +177,79 @@ def test_texts_are_freed_before_training(tmp_path, monkeypatch):
     order = ["train", str(tmp_path / "a.csv"), "-o", str(tmp_path / "model")]
     assert CliRunner().invoke(main, order).exit_code == 0
     assert alive == [False]
+
+
+# --- texts without labels ---
+
+
+@pytest.fixture
+def few_labels(tmp_path):
+    """Six labelled texts, and many without labels in several formats."""
+    rng = random.Random(0)
+    topics = {
+        "animals": ["cat", "dog", "cow", "hen", "pig"],
+        "food": ["bread", "milk", "rice", "soup", "salt"],
+    }
+    more = [" ".join(rng.choices(topics[rng.choice([*topics])], k=6)) for _ in range(900)]
+    rows = [f"{t},{w[i]} {w[i + 1]}" for t, w in topics.items() for i in (0, 1, 0, 1)]
+    (tmp_path / "few.csv").write_text("label,text\n" + "\n".join(rows) + "\n")
+    (tmp_path / "more.txt").write_text("\n".join(more[:300]) + "\n")
+    with gzip.open(tmp_path / "more.csv.gz", "wt") as file:
+        file.write("number,text\n" + "\n".join(f"{i},{t}" for i, t in enumerate(more[300:600])))
+    lines = [json.dumps({"text": text}) for text in more[600:]]
+    (tmp_path / "more.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_unlabelled_texts_of_all_formats(few_labels):
+    files = ("more.txt", "more.csv.gz", "more.jsonl")
+    more = [part for name in files for part in ("--unlabelled", few_labels / name)]
+    model = few_labels / "m"
+    result = run(
+        "train", few_labels / "few.csv", *more, "--text", "text", "--label", "label", "-o", model
+    )
+    assert "Learning word vectors from 908 texts" in result.stderr
+    assert "Pretrained vectors:" in result.stderr
+    loaded = TextClassifier.load(model)
+    assert loaded.vectors_ is not None
+    assert loaded.predict(["hen pig", "soup salt"]).tolist() == ["animals", "food"]
+
+
+def test_pretrained_vectors_from_a_file(few_labels):
+    vectors = WordVectors(embedding_dim=8, min_count=1, sample=0.01)
+    vectors.fit((few_labels / "more.txt").read_text().splitlines()).save(few_labels / "v")
+    options = ("--pretrained", few_labels / "v", "-o", few_labels / "m", "--json")
+    result = run("train", few_labels / "few.csv", *options)
+    assert 0 < json.loads(result.stdout)["vectors_share"] < 1
+    assert run("test", few_labels / "m", few_labels / "few.csv")
+
+
+def test_the_same_seed_gives_the_same_file(few_labels):
+    for name, threads in (("a", 1), ("b", 2)):
+        options = ("--unlabelled", few_labels / "more.txt", "--threads", threads, "-q")
+        run("train", few_labels / "few.csv", *options, "-o", few_labels / name)
+    assert (few_labels / "a").read_bytes() == (few_labels / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--unlabelled", "none.txt"], "none.txt"),
+        (["--pretrained", "none.safetensors"], "none.safetensors"),
+        (["--pretrained", "few.csv"], "few.csv is damaged or not a safetensors file"),
+        (["--unlabelled", "empty.txt"], "empty.txt"),
+    ],
+)
+def test_bad_files_of_vectors_are_refused(few_labels, monkeypatch, options, said):
+    monkeypatch.chdir(few_labels)
+    (few_labels / "empty.txt").write_text("")
+    result = CliRunner().invoke(main, ["train", "few.csv", "-o", "m", *options])
+    assert result.exit_code != 0
+    assert said in result.output
+    assert not (few_labels / "m").exists()
+
+
+def test_the_unlabelled_file_is_not_overwritten(few_labels):
+    file = few_labels / "more.txt"
+    run("train", few_labels / "few.csv", "--unlabelled", file, "-o", file, "--force", code=2)
+    assert file.read_text().count("\n") == 300

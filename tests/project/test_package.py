@@ -34,6 +34,7 @@ def test_public_names():
         "HashEmbeddingBag",
         "HashSpec",
         "TextClassifier",
+        "TextVectorizer",
         "WordVectors",
         "keys",
         "optim",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hashembed.classify.model_file import load_classifier, save_classifier
 from hashembed.classify.trained import TrainedClassifier
+from hashembed.core import wording
 from hashembed.core.locations import local_copy
 from hashembed.core.threads import uninterrupted
 from hashembed.text.config import Punctuation, Repeats
@@ -21,6 +22,7 @@ from hashembed.text.pipeline import text_to_bags
 if TYPE_CHECKING:
     from hashembed.classify.choose.budget import Effort
     from hashembed.classify.choose.trial import Metric
+    from hashembed.classify.pretrained.sources import Source
     from hashembed.engine.defaults import Shuffle
     from hashembed.engine.loop import Progress
 
@@ -47,6 +49,9 @@ class TextClassifier(TrainedClassifier):
         members: number of models in the ensemble. Each has its own hash functions; their logits are
             averaged. None (default) chooses: several where the data is small, fewer where it is
             large.
+        pretrained: `WordVectors` of unlabelled text, or the path of a file with them, for training
+            data with few labels. They add logits of their own, with a weight that is chosen on
+            held-out training rows, down to 0. None (default) uses none.
         device: "cpu" (default), "cuda" (needs torch), or "auto" for a GPU if there is one.
         passes: passes over the training data. None (default) chooses.
         learning_rate: initial learning rate. None (default) chooses.
@@ -84,6 +89,8 @@ class TextClassifier(TrainedClassifier):
         calibration_: the temperature that the logits were divided by, and for multi-label models
             the threshold: found on rows that were not trained on. None if there were too few.
         history_: loss and other numbers of every pass.
+        vectors_: what pretrained vectors add; `vectors_.share` is their share of the logits. None
+            without them, or if they did not help.
 
     Example:
         >>> clf = TextClassifier().fit(["good film", "bad film", "a good one"], ["+", "-", "+"])
@@ -104,6 +111,7 @@ class TextClassifier(TrainedClassifier):
         num_embeddings: int | None = None,
         num_buckets: int | None = None,
         members: int | None = None,
+        pretrained: "Source | None" = None,
         device: str = "cpu",
         passes: int | None = None,
         learning_rate: float | None = None,
@@ -128,6 +136,7 @@ class TextClassifier(TrainedClassifier):
         self.num_embeddings = num_embeddings
         self.num_buckets = num_buckets
         self.members = members
+        self.pretrained = pretrained
         self.device = device
         self.passes = passes
         self.learning_rate = learning_rate
@@ -211,12 +220,16 @@ class TextClassifier(TrainedClassifier):
         from hashembed.text.key_store import KeyStore
 
         options = training.FitOptions(validation, checkpoint, callbacks, shuffle)
+        if self.pretrained is not None and cache_dir is not None:
+            raise ValueError(training.needs_all_texts())
         if cache_dir is None:
             alone, batches = training.only_batch(batches)
             if alone:
                 labels = encode(alone.pop())
                 training.fit_texts(self, alone, labels, None, options)
                 return self
+        if self.pretrained is not None:
+            raise ValueError(training.needs_all_texts())
         with KeyStore(cache_dir) if cache_dir is not None else nullcontext() as store:
             hashed = training.hash_batches(self, batches)
             bags, targets = training.join_batches(hashed, store)
@@ -236,7 +249,7 @@ class TextClassifier(TrainedClassifier):
         The first call creates the tables, which never grow. They have K = 1,000,000 rows unless
         `num_embeddings` is given. A new label adds a class at the end of `classes_` and leaves the
         logits of the other classes as they are. The order of the texts matters: recent texts count
-        most.
+        most. The layer on top of pretrained vectors learns, too; the vectors stay as they are.
 
         Args:
             texts: as in `fit`.
@@ -255,6 +268,11 @@ class TextClassifier(TrainedClassifier):
                 "use a dictionary of weights, or sample_weight"
             )
         check_learning_rate(self.learning_rate)
+        if self.pretrained is not None and not self.__sklearn_is_fitted__():
+            raise ValueError(
+                f"{wording.given('pretrained')} needs all texts at once to begin with: call fit "
+                "first, then partial_fit"
+            )
         if self.__sklearn_is_fitted__():
             targets = encode(labels, self.classes_, self.label_form_)
             config = self.text_config_
@@ -262,12 +280,16 @@ class TextClassifier(TrainedClassifier):
             known = None if classes is None else encode(np.asarray(classes)).classes
             targets = encode(labels, known)
             config = training.text_config(self)
+        if self.vectors_ is not None:
+            from hashembed.text.arrow import to_arrow
+
+            texts = to_arrow(texts)  # an iterator can be read only once
         bags = text_to_bags(texts, config, self.threads)
         weights, targets = training.weigh(
             self, len(bags), targets, sample_weight, more_may_come=True
         )
         # An interrupt takes effect before or after, so that what was learned is also counted.
-        uninterrupted(lambda: training.learn(self, bags, targets, weights))
+        uninterrupted(lambda: training.learn(self, bags, targets, weights, texts))
         return self
 
     def fit_transform(self, texts: Any, labels: Any, **fit_params: Any) -> Any:
@@ -329,6 +351,11 @@ class TextClassifier(TrainedClassifier):
         from hashembed.classify.compress.compressing import SIZE, Wish, compress
 
         self._fitted()
+        if self.vectors_ is not None:
+            raise ValueError(
+                "a model with pretrained vectors cannot be compressed: train one without them, or "
+                "save this one with bits=4"
+            )
         if size is bits is max_loss is None:
             size = SIZE
         if texts is None and labels is not None:

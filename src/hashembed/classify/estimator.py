@@ -15,12 +15,13 @@ class NotFittedError(ValueError, AttributeError):
 
 
 class Estimator:
-    """A classifier whose constructor stores its keyword arguments as attributes.
+    """A classifier, or a transformer, whose constructor stores its keyword arguments as attributes.
 
     Attributes that end in an underscore are set by training.
     """
 
     _estimator_type = "classifier"
+    _fit_methods = "fit or partial_fit"
 
     @classmethod
     def _parameters(cls) -> dict[str, Any]:
@@ -90,4 +91,4 @@ class Estimator:
         if "sklearn" in sys.modules:
             error = sys.modules["sklearn.exceptions"].NotFittedError
         name = type(self).__name__
-        raise error(f"this {name} is not fitted yet: call fit or partial_fit first")
+        raise error(f"this {name} is not fitted yet: call {self._fit_methods} first")

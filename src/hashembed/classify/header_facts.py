@@ -3,11 +3,15 @@
 from math import prod
 from typing import Any
 
+VECTORS = "vectors."  # begins the names of tensors of pretrained vectors
 STATE = {"E_square", "P_square", "W_square", "bias_square"}  # of the optimizer, not parameters
 
 
 def count_parameters(header: dict[str, Any]) -> int:
-    """The numbers that were learned, whatever bits the file has for each."""
+    """The numbers that were learned, whatever bits the file has for each.
+
+    Pretrained vectors do not count, apart from the layer on top of them.
+    """
     meta = header["meta"]
     engine, spec, packed = meta["engine"], meta["engine"]["spec"], meta.get("packed") or {}
     shapes = {  # of tables, which the file may hold in a coded form
@@ -19,6 +23,8 @@ def count_parameters(header: dict[str, Any]) -> int:
         total += rows * shapes[name.rpartition(".")[2]][1]
     for name, part in header["tensors"].items():
         table, _, kind = name.rpartition(".")
+        if name.startswith(VECTORS) and kind not in ("W", "bias"):
+            continue
         if kind not in STATE and table not in packed:
             total += prod(shapes.get(kind, part["shape"]))
     return total
@@ -46,7 +52,12 @@ def describe_tables(meta: dict[str, Any]) -> str:
         f"K = {spec['num_embeddings']:,}, B = {spec['num_buckets']:,}, "
         f"k = {spec['num_hashes']}, d = {d}"
     )
-    return f"{sizes}, compressed: {kept:,} rows are kept" if packed else sizes
+    sizes = f"{sizes}, compressed: {kept:,} rows are kept" if packed else sizes
+    vectors = meta.get("vectors")
+    if not vectors:
+        return sizes
+    pretrained = f"pretrained vectors with d = {vectors['settings']['embedding_dim']}"
+    return f"{sizes}, and {pretrained}, {vectors['share']:.0%} of the logits"
 
 
 def only_listed(meta: dict[str, Any]) -> bool:
@@ -67,7 +78,7 @@ def table_bits(header: dict[str, Any]) -> str:
     kinds = {
         part["dtype"]
         for name, part in header["tensors"].items()
-        if name.rpartition(".")[2] in ("E", "P")
+        if name.rpartition(".")[2] in ("E", "P") and not name.startswith(VECTORS)
     }
     return " and ".join(sorted(kind.lstrip("F") for kind in kinds)) or "packed"  # "F16", "F32"
 

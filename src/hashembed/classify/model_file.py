@@ -27,6 +27,7 @@ from hashembed.engine.tensor_file import (
     FORMAT_VERSION,
     LARGEST,
     PACKED_VERSION,
+    VECTORS_VERSION,
     Arrays,
     ModelFileError,
     bytes_of_file,
@@ -115,9 +116,13 @@ def content_of(
         "for_training": for_training,
         "coded": {"bits": bits, "largest": largest} if largest else None,
     }
+    version = FORMAT_VERSION
     if packed:
-        meta["packed"] = packed
-    return tensors, meta, PACKED_VERSION if packed else FORMAT_VERSION
+        meta["packed"], version = packed, PACKED_VERSION
+    if classifier.vectors_ is not None:
+        own, meta["vectors"] = classifier.vectors_.content(min(bits, DEFAULT_BITS))
+        tensors, version = {**tensors, **own}, VECTORS_VERSION
+    return tensors, meta, version
 
 
 def load_classifier(cls: type[C], path: str | os.PathLike[str], threads: int | None) -> C:
@@ -137,6 +142,7 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
     self = cls().set_params(**_known_parameters(cls, meta["params"]))
     self.threads = threads
     plan = EnginePlan.from_dict(meta["engine"])
+    tensors, vectors = _divided(tensors) if meta.get("vectors") else (tensors, {})
     for_training = _flag("for_training", meta["for_training"])
     self.text_config_ = TextConfig.from_dict(meta["text"])
     self.classes_ = classes_from(meta["classes"])
@@ -160,6 +166,8 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
         self.model_.load_state(tensors)
     else:
         self.model_ = plan.restore(stored, threads)
+    if vectors:
+        _add_vectors(self, vectors, meta["vectors"])
     rate = meta["stream_rate"]
     self.stream_rate_ = None if rate is None else _positive("stream_rate", rate)
     shallow = linear(self.model_)
@@ -176,6 +184,7 @@ def _assemble(cls: type[C], tensors: Arrays, meta: Any, threads: int | None) -> 
 def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any]:
     """The constructor's arguments. JSON has no tuples; other versions have other arguments."""
     params = {name: value for name, value in saved.items() if name in cls._parameters()}
+    params.pop("pretrained", None)
     for name in ("ngrams", "subwords"):
         if isinstance(params.get(name), list):
             params[name] = tuple(params[name])
@@ -191,6 +200,25 @@ def _known_parameters(cls: type[TrainedClassifier], saved: Any) -> dict[str, Any
     if not abs(params.get("learning_rate") or 0) <= LARGEST:
         raise ModelFileError(f"has {params['learning_rate']!r:.20} as learning_rate")
     return params
+
+
+def _divided(tensors: Arrays) -> tuple[Arrays, Arrays]:
+    """The tensors of the n-grams, and those of pretrained vectors without their prefix."""
+    from hashembed.classify.pretrained.part import PREFIX
+
+    rest = {name: array for name, array in tensors.items() if not name.startswith(PREFIX)}
+    own = {name.removeprefix(PREFIX): tensors[name] for name in tensors.keys() - rest.keys()}
+    if not own:
+        raise ModelFileError("has no tensors of the vectors that its header describes")
+    return rest, own
+
+
+def _add_vectors(self: TrainedClassifier, tensors: Arrays, meta: Any) -> None:
+    from hashembed.classify.pretrained.part import part_from
+    from hashembed.vectors.word_vectors import WordVectors
+
+    self.vectors_ = part_from(tensors, meta, len(self.classes_), self.threads)
+    self.pretrained = WordVectors.of(self.vectors_.model)  # to train again
 
 
 def _search(saved: Any) -> "Search | None":
@@ -331,7 +359,8 @@ def _device_here(device: str) -> str:
 
 def _parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as JSON values. The keys of class weights may not be strings."""
-    plain = {**params, "threads": None}  # the number of threads changes nothing
+    # The number of threads changes nothing. Vectors have tensors of their own.
+    plain = {**params, "threads": None, "pretrained": None}
     if isinstance(plain["class_weight"], Mapping):
         plain["class_weight"] = list(plain["class_weight"].items())
     return plain

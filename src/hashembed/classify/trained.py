@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from hashembed.classify.explain.corpus_table import WordsTable
     from hashembed.classify.explain.result import Explanation
     from hashembed.classify.metrics import Evaluation
+    from hashembed.classify.pretrained.part import VectorPart
+    from hashembed.classify.pretrained.sources import Source
     from hashembed.classify.report import FitReport
     from hashembed.classify.tally import Tally
     from hashembed.classify.targets import Form, Targets
@@ -55,6 +57,7 @@ class TrainedClassifier(Estimator):
     num_embeddings: int | None
     num_buckets: int | None
     members: int | None
+    pretrained: "Source | None"
     device: str
     passes: int | None
     learning_rate: float | None
@@ -83,6 +86,7 @@ class TrainedClassifier(Estimator):
     history_: History
     packed_: bool = False  # whether it is saved with packed tables: a compressed model
     compression_: "Compression | None" = None
+    vectors_: "VectorPart | None" = None  # what pretrained vectors add to the logits
     stream_rate_: float | None  # learning rate of `partial_fit`, chosen in its first call
     stream_position_: StreamPosition
 
@@ -109,7 +113,7 @@ class TrainedClassifier(Estimator):
                 (default) is `threshold_`. For a model with one label per text, use `predict_top`.
         """
         model = self._fitted()
-        if self.label_form_ == "single" and threshold is None:
+        if self.label_form_ == "single" and threshold is None and self.vectors_ is None:
             found = classes_of(model, self.text_config_, texts)
             if found:
                 return self.classes_.take(found)  # faster than an index
@@ -159,7 +163,8 @@ class TrainedClassifier(Estimator):
         """Return the vectors of texts (texts, d), float32: the sums of their n-grams' vectors.
 
         These vectors are the input of the output layer. An ensemble returns the vectors of all
-        members, concatenated. The vector of a text without words is zero. In a scikit-learn
+        members, concatenated. The vector of a text without words is zero. Pretrained vectors are
+        not included: `TextVectorizer` returns them. In a scikit-learn
         pipeline the vectors are features for another estimator.
         """
         model = self._fitted()
@@ -236,10 +241,11 @@ class TrainedClassifier(Estimator):
         """Show how much each n-gram of a text adds to the logit of each class.
 
         The explanation is exact: contributions and bias add up to the logit, on a GPU up to
-        rounding. An ensemble from an older file, which averages probabilities, is an exception.
-        There the contribution of an n-gram is what the logit loses without it, and `unexplained` is
-        the difference to the logit. A text without words is explained by the class frequencies
-        alone.
+        rounding. With pretrained vectors, the contribution of a word includes what its vector adds;
+        the length of the text's mean vector, by which all are divided, is taken as it is. An
+        ensemble from an older file, which averages probabilities, is an exception. There the
+        contribution of an n-gram is what the logit loses without it, and `unexplained` is the
+        difference to the logit. A text without words is explained by the class frequencies alone.
 
         Args:
             text: one text.
@@ -258,6 +264,10 @@ class TrainedClassifier(Estimator):
             found = explain_by_occlusion(
                 model.scores, self.text_config_, classes, text, multilabel=self._multilabel
             )
+        if found.ngrams and self.vectors_ is not None:
+            from hashembed.classify.pretrained.explaining import add_words
+
+            found = add_words(found, self.vectors_)
         if not found.ngrams:
             prior = self._prior_logits().astype(np.float64)
             found = replace(found, bias=prior, logits=prior)
@@ -266,8 +276,8 @@ class TrainedClassifier(Estimator):
     def important_ngrams(self, texts: Any, **options: Any) -> "WordsTable":
         """Find the n-grams of any corpus that matter most and least to the model.
 
-        No dictionary is needed. The options are those of
-        `hashembed.classify.explain.corpus.important_ngrams`.
+        No dictionary is needed. What pretrained vectors add is not counted. The options are those
+        of `hashembed.classify.explain.corpus.important_ngrams`.
         """
         from hashembed.classify.explain.corpus import important_ngrams
 
@@ -298,11 +308,17 @@ class TrainedClassifier(Estimator):
     def _scored(self, texts: Any) -> tuple[F32, npt.NDArray[np.bool_]]:
         """Logits (texts, classes), and which texts have no word."""
         model = self._fitted()
+        if self.vectors_ is not None and type(texts) is not list:
+            from hashembed.text.arrow import to_arrow
+
+            texts = to_arrow(texts)  # an iterator can be read only once
         found = score_texts(model, self.text_config_, texts)
         if found is None:
             bags = text_to_bags(texts, self.text_config_, self.threads)
             found = model.scores(bags), bags.lengths
         z, lengths = found
+        if self.vectors_ is not None:
+            z += self.vectors_.scores(texts)
         empty = lengths == 0
         if empty.any():
             z[empty] = self._prior_logits()

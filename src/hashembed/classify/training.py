@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,9 @@ from hashembed.text.counts.distinct import count_distinct
 from hashembed.text.key_store import KeyStore
 from hashembed.text.pipeline import text_to_bags
 
+if TYPE_CHECKING:
+    from hashembed.classify.pretrained.fitting import Features
+
 PATIENT_PASSES = 100  # limit with `patience`, unless `passes` is given
 STREAM_BATCH = 128  # texts in a step of online learning
 STREAM_EMBEDDINGS = 1_000_000  # K for online learning, where the text is not known in advance
@@ -108,6 +111,13 @@ def fit_texts(
     """
     check_arguments(clf, options)
     texts, open_, search, chosen = waiting.pop(), left_open(clf), None, None
+    features = None
+    if clf.pretrained is not None:
+        from hashembed.classify.pretrained.training import features_of
+        from hashembed.text.arrow import to_arrow
+
+        texts, options = to_arrow(texts), _checked_validation(options, targets)
+        features = features_of(clf, texts, targets, options.validation)
     if clf.effort != "fast" and (open_.text or open_.training or open_.members is None):
         from hashembed.classify.choose.race import choose_settings, settings_of_few
         from hashembed.text.arrow import to_arrow
@@ -126,7 +136,8 @@ def fit_texts(
     del texts
     return_freed()  # tables take its place
     fast = clf.effort == "fast"
-    fit_bags(clf, bags, targets, sample_weight, options, chosen, search, fast=fast)
+    choice = chosen, search
+    fit_bags(clf, bags, targets, sample_weight, options, *choice, fast=fast, features=features)
 
 
 def only_batch(
@@ -184,15 +195,23 @@ def fit_bags(
     search: Search | None = None,
     *,
     fast: bool,
+    features: "Features | None" = None,
 ) -> None:
     """Train a new model on all documents, with what was chosen, or by rules.
 
-    search: how it was chosen. fast: small tables.
+    search: how it was chosen. fast: small tables. features: from pretrained vectors.
     """
-    run = prepare(clf, bags, targets, sample_weight, options, chosen, search, fast=fast)
+    choice = chosen, search
+    run = prepare(clf, bags, targets, sample_weight, options, *choice, fast=fast, features=features)
     with leaving_out(run) as left_out:
         run_training(run)
-    calibrate_model(run, left_out)
+    if run.features is None:
+        calibrate_model(run, left_out)
+    else:
+        from hashembed.classify.pretrained.training import Trained, add_vectors
+
+        trained = Trained(clf, run.config, run.train, run.held_out, left_out)
+        add_vectors(trained, run.features)
     if clf.verbose and (outcome := clf.history_.outcome()):
         print(outcome, file=sys.stderr)
 
@@ -206,6 +225,7 @@ class Training:
     train: Documents
     held_out: Documents | None
     options: FitOptions
+    features: "Features | None" = None  # of `train` and `held_out`
 
 
 def prepare(
@@ -218,9 +238,12 @@ def prepare(
     search: Search | None = None,
     *,
     fast: bool,
+    features: "Features | None" = None,
 ) -> Training:
     """Make the model and divide the documents; the arguments are those of `fit_bags`."""
     check_arguments(clf, options)
+    if clf.pretrained is not None and features is None:
+        raise ValueError(needs_all_texts())
     weights, targets = weigh(clf, len(bags), targets, sample_weight)
     distinct = count_distinct(bags.keys, clf.threads)
     config = _train_config(clf, bags, len(targets.classes), distinct, chosen, options.shuffle)
@@ -246,13 +269,16 @@ def prepare(
     if options.validation is None and clf.validation_fraction:
         kept, held = split(len(bags), clf.validation_fraction, clf.seed)
         train, held_out = train.take(kept), train.take(held)
+        features = features and features.divided(kept, held)
     clf.history_ = History()
-    return Training(clf, config, train, held_out, options)
+    return Training(clf, config, train, held_out, options, features)
 
 
 def leaving_out(run: Training) -> AbstractContextManager[list[I64]]:
     """While this lasts, members leave out the rows on which the model is calibrated later."""
     if run.clf.class_weight is not None or run.held_out is not None:
+        return nullcontext([])
+    if run.features is not None and run.features.in_folds:
         return nullcontext([])
     return leaving_rows_out(run.clf.model_, len(run.train.bags), run.clf.seed)
 
@@ -297,8 +323,13 @@ def run_training(run: Training) -> None:
         )
 
 
-def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | None) -> None:
-    """Train on more documents, in one pass. The first call makes the model."""
+def learn(
+    clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | None, texts: Any = None
+) -> None:
+    """Train on more documents, in one pass. The first call makes the model.
+
+    texts: of the documents, for a model with pretrained vectors.
+    """
     if not clf.__sklearn_is_fitted__():
         rows = clf.num_embeddings or STREAM_EMBEDDINGS
         sizes = rows, clf.num_buckets or stream_buckets(rows)
@@ -309,6 +340,7 @@ def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | N
     if more := len(targets.classes) - len(clf.classes_):
         shallow_model(clf, "learn new labels").grow(len(targets.classes))
         clf.classes_ = targets.classes
+        clf.vectors_ = clf.vectors_ and clf.vectors_.grown(len(targets.classes))
         clf.class_counts_ = np.append(clf.class_counts_, np.zeros(more, np.int64))
     if clf.stream_rate_ is None:
         clf.stream_rate_ = clf.learning_rate or default_rate(bags, len(clf.classes_))
@@ -323,6 +355,10 @@ def learn(clf: TrainedClassifier, bags: Bags, targets: Targets, weights: F32 | N
         weights=weights,
         snippets=None,
     )
+    if clf.vectors_ is not None:
+        ngrams, truth = clf.model_.scores(bags), targets.labels.matrix(len(clf.classes_))
+        multilabel = targets.multilabel
+        clf.vectors_ = clf.vectors_.moved(texts, ngrams, truth, weights, multilabel)
     _count(clf, targets)
     clf.report_ = _report(clf, bags, 0)
 
@@ -351,6 +387,14 @@ def weigh(
     if of_text is None or of_class is None:
         return of_text if of_class is None else of_class, targets
     return sample_weights(of_text.astype(np.float64) * of_class, texts), targets
+
+
+def needs_all_texts() -> str:
+    """What an error says about pretrained vectors where texts are read in parts."""
+    return (
+        f"{given('pretrained')} needs all texts in the memory of one machine: use fit, or "
+        "fit_batches with a single batch and without cache_dir"
+    )
 
 
 def check_arguments(clf: TrainedClassifier, options: FitOptions) -> None:

@@ -28,6 +28,7 @@ from hashembed.cli.options import (
 from hashembed.cli.outputs import Output, check_outputs, force_option
 from hashembed.cli.stream import train_on_stream
 from hashembed.cli.train_options import TrainOptions
+from hashembed.cli.unlabelled import learn_vectors
 from hashembed.core.locations import size_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ Examples:
   hashembed train reviews/*.jsonl.gz --text title,body --label stars -o model.safetensors
   hashembed train train.csv --effort best --plot-search tried.png -o model.safetensors
   hashembed train train.csv --validation-fraction 0.1 --patience 3 -o model.safetensors
+  hashembed train few.csv --unlabelled more.txt -o model.safetensors
   hashembed train --stream monday.csv -o model.safetensors
   hashembed train --stream tuesday.csv -o model.safetensors --continue
   hashembed train s3://bucket/corpus/ --on auto --storage s3://bucket/run -o s3://bucket/model
@@ -167,6 +169,17 @@ def _class_weight(
     type=click.IntRange(1),
     help="Models in the ensemble. By default several for small data, fewer for large.",
 )
+@click.option(
+    "--unlabelled",
+    metavar="FILE",
+    multiple=True,
+    help="Texts without labels: learn word vectors from them first. Can be given several times.",
+)
+@click.option(
+    "--pretrained",
+    metavar="FILE",
+    help="Start from the word vectors in this file.",
+)
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:N or auto.")
 @click.option(
     "--passes",
@@ -260,7 +273,7 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
     run = TrainOptions.parse(ctx, data, **options)
     check_on(ctx, run.on, run.storage)
     check_outputs(
-        [*data, run.validation],
+        [*data, run.validation, *run.unlabelled, run.pretrained],
         [
             Output("--output", run.output, "model"),
             Output("--plot", run.plot, "picture"),
@@ -276,7 +289,9 @@ def train_command(data: tuple[str, ...], **options: Any) -> None:
 
     # Before reading the data, which may take long. A cluster may have a GPU where this one has not.
     device = run.device if run.on is not None else choose_device(run.device)
-    classifier = TextClassifier(**run.arguments, device=device, verbose=not run.quiet)
+    classifier = TextClassifier(
+        **run.arguments, pretrained=run.pretrained, device=device, verbose=not run.quiet
+    )
     if run.stream:
         train_on_stream(ctx, classifier, run)
         return
@@ -313,6 +328,8 @@ def _fit(classifier: "TextClassifier", run: TrainOptions) -> "Report | None":
         for batch in batches:
             if whole:
                 say(batches.report, run.quiet)
+            if run.unlabelled:
+                classifier.pretrained = learn_vectors(batch.texts, run)
             yield batch.texts, batch.labels
         if not whole:
             say(batches.report, run.quiet)
@@ -360,6 +377,7 @@ def _tell(
             "training": classifier.report_.to_dict(),
             "search": None if classifier.search_ is None else classifier.search_.to_dict(),
             "history": classifier.history_.to_dict(),
+            "vectors_share": classifier.vectors_.share if classifier.vectors_ else None,
             "model": {"file": run.output, "bytes": size},
             "seconds": seconds,
         }

@@ -1,5 +1,6 @@
 """The options of `hashembed train`, and which of them exclude each other."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,8 @@ NEVER_STREAM = {
     "metric": "a stream is read once, so nothing can be tried",
     "checkpoint": "the model itself is saved while it learns; see --resume",
     "cache_dir": "a stream keeps nothing",
+    "unlabelled": "how much vectors count is chosen on all labelled texts together",
+    "pretrained": "how much vectors count is chosen on all labelled texts together",
     "bits": "the model is saved in full precision, for further training",
 }
 
@@ -59,6 +62,8 @@ class TrainOptions:
     source: dict[str, Any]
     arguments: dict[str, Any]
     output: str
+    unlabelled: tuple[str, ...]
+    pretrained: str | None
     device: str
     validation: str | None
     plot: str | None
@@ -111,6 +116,7 @@ def _check_combinations(ctx: click.Context, options: TrainOptions) -> None:
         for name in ONLY_STREAM:
             if name in given:
                 raise click.UsageError(f"{names[name]} needs --stream.")
+    _check_vectors(names, given, options)
     for name in ("effort", "metric", "time_limit"):
         if name in given and options.cache_dir is not None and options.on is None:
             raise click.UsageError(
@@ -125,4 +131,25 @@ def _check_combinations(ctx: click.Context, options: TrainOptions) -> None:
         raise click.UsageError(
             "--patience needs validation data: give --validation FILE, or --validation-fraction "
             "0.1 to hold out a tenth of the training data."
+        )
+
+
+def _check_vectors(names: Mapping[str, str], given: set[str], options: TrainOptions) -> None:
+    """Refuse what does not go with word vectors."""
+    if {"unlabelled", "pretrained"} <= given:
+        raise click.UsageError(
+            "Give either --unlabelled, to learn vectors, or --pretrained, a file with vectors; "
+            "found both."
+        )
+    for name in given & {"unlabelled", "pretrained"}:
+        for other, why in (
+            ("cache_dir", "vectors need all labelled texts in memory"),
+            ("on", "vectors need all labelled texts on one machine"),
+        ):
+            if other in given:
+                raise click.UsageError(f"{names[name]} cannot be used with {names[other]}: {why}.")
+    if "-" in options.unlabelled and "-" in options.data:
+        raise click.UsageError(
+            "Standard input holds either the labelled texts or those of --unlabelled, found - for "
+            "both."
         )

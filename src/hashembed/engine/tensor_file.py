@@ -29,6 +29,7 @@ from hashembed.hashing.spec import HASH_VERSION
 
 FORMAT_VERSION = 1  # what earlier versions read
 PACKED_VERSION = 2  # with packed tables, which they must refuse
+VECTORS_VERSION = 3  # with word vectors, which both must refuse
 KEY, CHECKSUM = "hashembed", "checksum"
 CHECKSUM_BYTES = 16
 _NO_CHECKSUM = "0" * 2 * CHECKSUM_BYTES  # as long as one
@@ -221,10 +222,10 @@ def _understand(path: PathLike, kind: str | None, header: str) -> dict[str, Any]
     wanted = {"kind", "format", "hash", "meta"}
     if not isinstance(content, dict) or not wanted <= content.keys():
         raise ModelFileError(f"{path} is damaged: its header lacks {sorted(wanted)}")
-    if not isinstance(content["format"], int) or content["format"] > PACKED_VERSION:
+    if not isinstance(content["format"], int) or content["format"] > VECTORS_VERSION:
         raise ModelFileError(
             f"{path} has format {content['format']!r:.20}, but this version of hashembed reads up "
-            f"to {PACKED_VERSION}: upgrade it"
+            f"to {VECTORS_VERSION}: upgrade it"
         )
     if content["hash"] != HASH_VERSION:
         raise ModelFileError(

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 from hashembed.classify.model_file import KIND
 from hashembed.core.printable import printable
 from hashembed.core.writing import write_whole
-from hashembed.engine.tensor_file import load_tensors, read_header, save_tensors
+from hashembed.engine.tensor_file import (
+    PACKED_VERSION,
+    load_tensors,
+    read_header,
+    save_tensors,
+)
 from hashembed.web import bundle
 from hashembed.web.facts import Accuracy, Subject
 
@@ -120,6 +125,10 @@ def _page_of_classifier(classifier: "TextClassifier", text: PageText) -> bytes:
 
 def _filled(model: bytes, subject: Subject, text: PageText) -> bytes:
     """The template with everything that belongs into it."""
+    if subject.header["format"] > PACKED_VERSION:
+        raise ValueError(
+            "a model with pretrained vectors does not run in a page: train one without them"
+        )
     script, style = bundle.script(), bundle.style("tokens", "page")
     policy = POLICY.format(script=bundle.digest(script), style=bundle.digest(style))
     markup = {
