@@ -16,11 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from hashembed.core.arrays import F32, F32_2D, I32, I64, I64_2D, U32, U32_2D, U64_2D
+from hashembed.engine.shallow.arrays import aligned
 
 GROUP = 32  # consecutive examples that share negatives
 NEGATIVES = 64  # of a group
 PLANNED = 16  # batches whose plans are in memory at a time
 RADIX = 2048
+PARTS = 16  # of the distinct words of a batch: workers share them out
 
 COUNTS = 7
 EXAMPLES, INPUTS, PAIRS, WORDS, E_ROWS, P_ROWS, C_ROWS = range(COUNTS)
@@ -74,6 +76,10 @@ class Plan(NamedTuple):
     E_begins: U32_2D  # (., rows + 1)
     E_items: U32_2D  # (., entries * k): entry * k + i
     E_places: U32_2D  # (., entries * k): the place of the entry's word
+    part_places: I64_2D  # (., PARTS + 1): the words of each part
+    mix_rows: U32_2D  # (., entries * k): the rows of E of a part, in order, and then of the next
+    mix_items: U32_2D  # (., entries * k): as E_items
+    mix_places: U32_2D  # (., entries * k)
     P_rows: U32_2D
     P_begins: U32_2D
     P_items: U32_2D  # (., entries)
@@ -100,7 +106,7 @@ class Scratch(NamedTuple):
     own: F32_2D  # (workers * NEGATIVES, D): the negatives of a group
     across: F32_2D  # (workers * D, NEGATIVES): the same, transposed
     errors: F32_2D  # (workers * GROUP, NEGATIVES)
-    sums: F32_2D  # (workers, D)
+    sums: F32_2D  # (2 * workers, D): every other row is used, so that workers share no line
     losses: F32  # (batch size,), out: of the first example of each group
 
 
@@ -149,6 +155,10 @@ def make_plan(batch: int, pairs: int, entries: int, hashes: int) -> Plan:
         E_begins=rows(entries * hashes + 1),
         E_items=rows(entries * hashes),
         E_places=rows(entries * hashes),
+        part_places=np.zeros((PLANNED, PARTS + 1), np.int64),
+        mix_rows=rows(entries * hashes),
+        mix_items=rows(entries * hashes),
+        mix_places=rows(entries * hashes),
         P_rows=rows(entries),
         P_begins=rows(entries + 1),
         P_items=rows(entries),
@@ -166,7 +176,7 @@ def make_scratch(
     items = max(entries * hashes, pairs + groups * NEGATIVES, batch)
 
     def floats(*shape: int) -> F32:
-        return np.zeros(shape, np.float32)
+        return aligned(*shape, make=np.zeros)
 
     return Scratch(
         sorted=np.empty((2 * workers, items), np.uint64),
@@ -184,6 +194,6 @@ def make_scratch(
         own=floats(workers * NEGATIVES, width),
         across=floats(workers * width, NEGATIVES),
         errors=floats(workers * GROUP, NEGATIVES),
-        sums=floats(workers, width),
+        sums=floats(2 * workers, width),
         losses=floats(groups),
     )

@@ -18,6 +18,7 @@ from hashembed.vectors.arrays import (
     NEGATIVES,
     P_ROWS,
     PAIRS,
+    PARTS,
     WORDS,
 )
 
@@ -181,6 +182,36 @@ def draw_negatives(groups, number, seed, limits, aliases, negatives):
 
 
 @njit(error_model="numpy")
+def share_out(b, distinct, k, plan):
+    """Divide the words of a batch into PARTS, and the sorted entries into those of each part."""
+    entry_begins, part_places = plan.entry_begins[b], plan.part_places[b]
+    rows, begins, items, places = (
+        plan.E_rows[b],
+        plan.E_begins[b],
+        plan.E_items[b],
+        plan.E_places[b],
+    )
+    mix_rows, mix_items, mix_places = plan.mix_rows[b], plan.mix_items[b], plan.mix_places[b]
+    entries, p = np.int64(entry_begins[distinct]), 0
+    for part in range(PARTS + 1):
+        while p < distinct and np.int64(entry_begins[p]) * PARTS < part * entries:
+            p += 1
+        part_places[part] = p
+    part_places[PARTS] = distinct
+    at, part_of = np.empty(PARTS, np.int64), np.empty(distinct, np.int64)
+    for part in range(PARTS):
+        at[part] = np.int64(entry_begins[part_places[part]]) * k
+        for p in range(part_places[part], part_places[part + 1]):
+            part_of[p] = part
+    for r in range(plan.counts[b, E_ROWS]):
+        for x in range(begins[r], begins[r + 1]):
+            part = part_of[places[x]]
+            y = at[part]
+            mix_rows[y], mix_items[y], mix_places[y] = rows[r], items[x], places[x]
+            at[part] = y + 1
+
+
+@njit(error_model="numpy")
 def plan_batch(worker, number, b, job):
     """Plan batch `number` of the piece, as number b of those in memory."""
     vocabulary, tokens, plan, scratch = job.vocabulary, job.tokens, job.plan, job.scratch
@@ -227,6 +258,7 @@ def plan_batch(worker, number, b, job):
     counts[E_ROWS] = cut_runs(values, e * k, plan.E_rows[b], plan.E_begins[b], E_items)
     for x in range(e * k):
         E_places[x] = places[E_items[x]]
+    share_out(b, distinct, k, plan)
     e = 0
     for p in range(distinct):
         for t in range(offsets[words[p]], offsets[words[p] + 1]):

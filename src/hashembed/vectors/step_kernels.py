@@ -35,6 +35,7 @@ from hashembed.vectors.arrays import (
     NEGATIVES,
     P_ROWS,
     PAIRS,
+    PARTS,
     PLANNED,
     WORDS,
     Job,
@@ -139,24 +140,24 @@ def mix_weights(low, high, b, job):
 def embed_words(worker, workers, b, job):
     """vectors[p] = the mean over the entries of word p of sum_i P[row, i] E[bucket_i].
 
-    Every worker goes through all entries in the order of the rows of E, for its own words: that
-    order is kind to memory, and the words of a worker fit into its cache.
+    The entries of a part of the words are in the order of the rows of E. That order is kind to
+    memory, and the vectors of a part fit into a core's own cache.
     """
     plan, E, vectors = job.plan, job.tables.E, job.scratch.vectors
-    rows, begins, runs = plan.E_rows[b], plan.E_begins[b], plan.counts[b, E_ROWS]
-    items, places, weights = plan.E_items[b], plan.E_places[b], job.scratch.weights
-    columns = E.shape[1]
-    low, high = share_runs(plan.entry_begins[b], plan.counts[b, WORDS], worker, workers)
-    mix_weights(low, high, b, job)
-    for p in range(low, high):
-        clear_row(vectors, p, columns)
-    for r in range(runs):
-        if r + _AHEAD < runs:
-            fetch_row(E, rows[r + _AHEAD])
-        for x in range(begins[r], begins[r + 1]):
-            p = np.int64(places[x])
-            if low <= p < high:
-                add_row(vectors, p, weights[items[x]], E, np.int64(rows[r]), columns)
+    rows, items, places = plan.mix_rows[b], plan.mix_items[b], plan.mix_places[b]
+    begins, part_places, k = plan.entry_begins[b], plan.part_places[b], job.tables.P.shape[1]
+    weights, columns = job.scratch.weights, E.shape[1]
+    for part in range(PARTS * worker // workers, PARTS * (worker + 1) // workers):
+        low, high = part_places[part], part_places[part + 1]
+        mix_weights(low, high, b, job)
+        for p in range(low, high):
+            clear_row(vectors, p, columns)
+        first, last = np.int64(begins[low]) * k, np.int64(begins[high]) * k
+        for x in range(first, last):
+            if x + _AHEAD < last:
+                fetch_row(E, rows[x + _AHEAD])
+            row, p = np.int64(rows[x]), np.int64(places[x])
+            add_row(vectors, p, weights[items[x]], E, row, columns)
 
 
 @njit(inline="always")
@@ -321,14 +322,16 @@ def update_outputs(worker, workers, b, job, rate):
         if r + _AHEAD < high:
             fetch_row(C, rows[r + _AHEAD])
             prefetch(C_square, rows[r + _AHEAD])
-        clear_row(sums, worker, columns)
+        clear_row(sums, 2 * worker, columns)
         for x in range(begins[r], begins[r + 1]):
             item = np.int64(items[x])
             if item < pairs:
-                add_row(sums, worker, errors[item], hidden, np.int64(pair_examples[item]), columns)
+                add_row(
+                    sums, 2 * worker, errors[item], hidden, np.int64(pair_examples[item]), columns
+                )
             else:
-                add_row(sums, worker, _ONE, negatives, item - pairs, columns)
-        take_step(C, C_square, np.int64(rows[r]), sums, worker, columns, part, rate, decay)
+                add_row(sums, 2 * worker, _ONE, negatives, item - pairs, columns)
+        take_step(C, C_square, np.int64(rows[r]), sums, 2 * worker, columns, part, rate, decay)
 
 
 @njit(error_model="numpy")
@@ -375,11 +378,11 @@ def update_buckets(worker, workers, b, job, rate):
         for x in range(begins[r], begins[r + 1]):
             p, item = np.int64(places[x]), np.int64(items[x])
             if x == begins[r]:
-                set_row(sums, worker, weights[item], words, p, columns)
+                set_row(sums, 2 * worker, weights[item], words, p, columns)
             else:
-                add_row(sums, worker, weights[item], words, p, columns)
+                add_row(sums, 2 * worker, weights[item], words, p, columns)
             dots[item] = scales[p] * dot_rows(words, p, E, row, columns, LANES)
-        take_step(E, E_square, row, sums, worker, columns, part, rate, decay)
+        take_step(E, E_square, row, sums, 2 * worker, columns, part, rate, decay)
 
 
 @njit(error_model="numpy")
