@@ -16,7 +16,7 @@ MAX_PHRASE = 4  # words
 LARGEST_BUCKETS, LARGEST_EMBEDDINGS = 200_000, 500_000
 BUCKETS_PER_KEY, EMBEDDINGS_PER_KEY = 0.6, 1.45
 LARGEST_BATCH, SMALLEST_BATCH = 2048, 256
-BATCHES = 6000  # at least this many steps, if batches of SMALLEST_BATCH give so many
+BATCHES = 4000  # at least this many steps, if batches of SMALLEST_BATCH give so many
 SAMPLE = 1e-4
 FEW_PASSES = 2  # up to this many, the rate starts higher and does not fall to 0
 
