@@ -10,7 +10,7 @@ CORE_TESTS = tests/core/test_build.py tests/core/test_draws.py tests/core/test_w
   tests/classify/test_model_file.py tests/classify/test_streaming.py \
   tests/classify/test_targets.py tests/cli
 
-.PHONY: help install kernels test test-slow test-gpu test-ray test-spark wheel test-wheel npm npm-types lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids bench-cluster
+.PHONY: help install kernels test test-slow test-gpu test-ray test-spark wheel test-wheel npm npm-types lint format docs bench bench-gpu bench-lm bench-gpu-text bench-ids bench-vectors bench-cluster
 
 help:            ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 14
@@ -29,7 +29,7 @@ test-slow:       ## also what takes minutes
 	$(PYTHON) -m pytest -m "not gpu and not ray and not spark" -o faulthandler_timeout=3600
 
 test-gpu:        ## the kernels and layers on a CUDA GPU, and under NVIDIA's compute-sanitizer
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:benchmark -n 8 -v -m "gpu or not gpu" tests/nn
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:benchmark -n 8 -v -m "gpu or not gpu" tests/nn tests/vectors
 	for tool in memcheck racecheck; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PYTHON) -m pytest -p no:benchmark -n 0 \
 	  -m "gpu or not gpu" tests/nn/gpu tests/nn/engine \
@@ -129,6 +129,12 @@ bench-ids:       ## the benchmark of docs/results/ids.md, on a CUDA GPU; DATA na
 
 bench-gpu-text:  ## from a text file to a model on a GPU; TRAIN, TEST: fastText's lines; FASTTEXT: its command
 	$(PYTHON) -m benchmarks.bench_gpu_text --train $(TRAIN) --test $(TEST) --fasttext $(FASTTEXT)
+
+bench-vectors:   ## the benchmark of docs/results/vectors.md; DATA: a folder with enwik8 and wordsim
+	$(PYTHON) -m pip install -q -c constraints.txt -e ".[bench]"
+	$(PYTHON) -m benchmarks.bench_vectors --data $(DATA)
+	$(PYTHON) -m benchmarks.word_vectors.report
+	$(PYTHON) -m benchmarks.index
 
 bench-cluster:   ## the benchmark of docs/results/cluster.md; DATA names the folder of data sets
 	$(PYTHON) -m benchmarks.bench_distributed --data $(DATA)

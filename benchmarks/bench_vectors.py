@@ -15,9 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.machine import RESULTS, read, table
+from benchmarks.word_vectors.judging import analogies, judge, sets_of, vocabulary_of
 from benchmarks.word_vectors.plain_text import make_plain
 from benchmarks.word_vectors.tools import TOOLS
 
@@ -39,60 +38,8 @@ RUNS = [
 ]
 COLUMNS = [
     "tool", "settings", "passes", "stored", "numbers", "bytes", "seconds", "peak_megabytes",
-    "mean", "rw_known", "rw_unknown", "analogies",
+    "mean", "large", "rw_known", "rw_unknown", "analogies",
 ]  # fmt: skip
-
-
-def sets_of(folder: Path) -> dict[str, list[tuple[str, str, float]]]:
-    from hashembed.vectors.evaluation import read_pairs
-
-    files = sorted((folder / "wordsim" / "faruqui").glob("EN-*.txt"))
-    return {file.stem.removeprefix("EN-"): read_pairs(file) for file in files}
-
-
-def judge(vectors, sets, known) -> dict[str, float]:
-    """Correlations x 100 of all sets, and of rare words whose words are known or not."""
-    from hashembed.vectors.evaluation import spearman
-    from hashembed.vectors.neighbours import unit_rows
-
-    found = {}
-    for name, pairs in sets.items():
-        one, other = (unit_rows(vectors([pair[i] for pair in pairs])) for i in (0, 1))
-        cosines = np.einsum("ij,ij->i", one, other, dtype=np.float64)
-        scores = np.array([pair[2] for pair in pairs])
-        found[name] = 100 * spearman(scores, cosines)
-        if name.startswith("RW"):
-            both = np.array([a in known and b in known for a, b, _ in pairs])
-            found["rw_known"] = 100 * spearman(scores[both], cosines[both])
-            found["rw_unknown"] = 100 * spearman(scores[~both], cosines[~both])
-    found["mean"] = float(np.mean([found[name] for name in sets]))
-    return found
-
-
-def analogies(vectors, words: list[str], path: Path) -> float:
-    """The share of questions that are answered right, in percent; all with known words count."""
-    from hashembed.vectors.evaluation import read_questions
-    from hashembed.vectors.neighbours import unit_rows
-
-    units, place = unit_rows(vectors(words)), {word: i for i, word in enumerate(words)}
-    right = asked = 0
-    for _, questions in read_questions(path):
-        rows = [[place.get(word.lower(), -1) for word in question] for question in questions]
-        a, b, c, d = np.array([row for row in rows if min(row) >= 0]).reshape(-1, 4).T
-        cosines = (units[b] - units[a] + units[c]) @ units.T
-        for row in (a, b, c):
-            cosines[np.arange(len(row)), row] = -np.inf
-        right, asked = right + int((cosines.argmax(axis=1) == d).sum()), asked + len(d)
-    return 100 * right / max(asked, 1)
-
-
-def vocabulary_of(path: Path) -> list[str]:
-    """Words that occur at least five times, the most frequent first: the same for all tools."""
-    from collections import Counter
-
-    with open(path, encoding="utf-8") as file:
-        counts = Counter(word for line in file for word in line.split())
-    return [word for word, count in counts.most_common() if count >= 5]
 
 
 def run_one(tool: str, passes: int, settings: dict, text: Path, folder: Path) -> None:
@@ -130,7 +77,7 @@ def main() -> None:
         return
     path = RESULTS / "vectors.csv"
     kept = read(path) if path.exists() else []
-    columns = [*COLUMNS[:9], *sets_of(args.data), *COLUMNS[9:]]
+    columns = [*COLUMNS[:10], *sets_of(args.data), *COLUMNS[10:]]
     with table(path, columns) as add:
         for tool, name, passes, settings in RUNS:
             same = [

@@ -128,6 +128,33 @@ def few_vectors(path: Path) -> str:
     )
 
 
+def vectors(path: Path) -> str:
+    rows = [row for row in read(path) if not row["settings"] and row["stored"] in ("", "8 bits")]
+    by = {(row["tool"], row["passes"]): row for row in rows}
+    parts = []
+    for passes in ("1", "5"):
+        ours, theirs = by["hashembed", passes], by["fastText", passes]
+        times = float(theirs["seconds"]) / float(ours["seconds"])
+        parts.append(
+            f"{passes} pass{'es' if passes != '1' else ''}: mean correlation "
+            f"{float(ours['mean']):.1f}, fastText {float(theirs['mean']):.1f}, "
+            f"{times:.1f} times as fast"
+        )
+    sizes = [float(by[tool, "5"]["bytes"]) for tool in ("hashembed", "fastText")]
+    return f"{'; '.join(parts)}; file a {sizes[1] / sizes[0]:.0f}th of fastText's"
+
+
+def vectors_settings(path: Path) -> str:
+    rows = read(path)
+    means = [float(row["mean"]) for row in rows if row["settings"] == "default"]
+    return f"defaults: mean correlation {mean(means):.1f} over {len(means)} seeds ({span(means)})"
+
+
+def vectors_gpu(path: Path) -> str:
+    parts = [f"{row['model']} {float(row['seconds']):.2f} s" for row in read(path)]
+    return f"one pass over 12.3M words: {', '.join(parts)}"
+
+
 def autotune(path: Path) -> str:
     ours, theirs = (
         {row["set"]: row for row in read(path) if row["tool"] == tool}
@@ -394,6 +421,12 @@ SECTIONS = {
             few_vectors,
         ),
         Benchmark(
+            "word vectors beside fastText and gensim: agreement with people, bytes, time",
+            "bench_vectors --data FOLDER",
+            ("vectors.csv",),
+            vectors,
+        ),
+        Benchmark(
             "small models: accuracy against bytes, beside fastText's quantize",
             "bench_compress --data FOLDER",
             ("compress.csv",),
@@ -488,6 +521,18 @@ SECTIONS = {
         ),
     ],
     "On a GPU": [
+        Benchmark(
+            "word vectors: seconds of a pass, where they go",
+            "bench_vectors_gpu FILE",
+            ("vectors_gpu.csv", "vectors_gpu_kernels.csv"),
+            vectors_gpu,
+        ),
+        Benchmark(
+            "settings of word vectors, four seeds each",
+            "bench_vectors_settings --data FOLDER",
+            ("vectors_settings.csv",),
+            vectors_settings,
+        ),
         Benchmark(
             "forward passes and steps of the layers beside PyTorch; where the time goes",
             "bench_gpu",

@@ -60,9 +60,8 @@ def sigmoid(x):
 class Reference:
     """Tables in float64, changed batch by batch."""
 
-    def __init__(self, vocabulary, tables, dim, decay, importance_rate, negative_weight):
-        self.vocabulary, self.dim, self.decay = vocabulary, dim, decay
-        self.importance_rate, self.negative_weight = importance_rate, negative_weight
+    def __init__(self, vocabulary, tables, dim, recipe):
+        self.vocabulary, self.dim, self.recipe = vocabulary, dim, recipe
         self.tables = {n: t.astype(np.float64) for n, t in tables._asdict().items()}
         self.tables["E"] = self.tables["E"][:, :dim].copy()
         self.tables["C"] = self.tables["C"][:, :dim].copy()
@@ -89,7 +88,7 @@ class Reference:
                 continue
             h = np.mean([self.vector(word) for word in inputs], axis=0)
             gradient = np.zeros(self.dim)
-            weight = self.negative_weight * len(outputs) / NEGATIVES
+            weight = self.recipe.negative_weight * len(outputs) / NEGATIVES
             for word in outputs:
                 error = 1 - sigmoid(h @ C[word])
                 gradient += error * C[word]
@@ -122,11 +121,12 @@ class Reference:
         for row, gradient in of_row.items():
             self.tables["P_square"][row] += (gradient**2).mean() + 1e-30
             root = np.sqrt(self.tables["P_square"][row])
-            P[row] += self.importance_rate * gradient / root
+            P[row] += self.recipe.importance_rate * gradient / root
 
     def rms(self, table, squares, row, gradient, rate):
         square = (gradient**2).mean()
         if squares[row] > 0:
-            square = self.decay * squares[row] + (1 - self.decay) * square
+            decay = self.recipe.decay
+            square = decay * squares[row] + (1 - decay) * square
         squares[row] = square + 1e-30
         table[row] += rate * gradient / np.sqrt(square + 1e-30)

@@ -9,7 +9,7 @@ from hashembed.vectors import training
 from hashembed.vectors.arrays import GROUP
 from hashembed.vectors.corpus import END, encode_corpus, entries_of
 from hashembed.vectors.plan_kernels import make_aliases
-from hashembed.vectors.settings import VectorSettings
+from hashembed.vectors.settings import Recipe, VectorSettings
 
 RNG = np.random.default_rng(1)
 WORDS = ["a", "be", "sea", "dogs", "cats", "house", "houses", "extraordinary", "ordinary", "x"]
@@ -53,11 +53,9 @@ def test_kernels_compute_what_the_reference_computes(case, monkeypatch):
     monkeypatch.setattr(
         training, "run_workers", lambda kernel, n, job: jobs.append(job) or run(kernel, n, job)
     )
-    decay, weight = training.DECAY, training.NEGATIVE_WEIGHT
-    reference = Reference(
-        vocabulary, tables, settings.embedding_dim, decay, training.IMPORTANCE_RATE, weight
-    )
-    trainer = training.Trainer(corpus, settings, vocabulary, tables, spec, 3)
+    recipe = Recipe(negative_weight=4.0, importance_rate=0.07, decay=0.9)
+    reference = Reference(vocabulary, tables, settings.embedding_dim, recipe)
+    trainer = training.Trainer(corpus, settings, vocabulary, tables, spec, 3, recipe)
     trainer._train_piece(corpus.ids, 7, 10_000)
     (job,) = jobs
 

@@ -1,7 +1,7 @@
 """The settings of word vectors: their defaults, their checks, and their form in files."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import named
@@ -19,6 +19,18 @@ LARGEST_BATCH, SMALLEST_BATCH = 2048, 256
 BATCHES = 4000  # at least this many steps, if batches of SMALLEST_BATCH give so many
 SAMPLE = 1e-4
 FEW_PASSES = 2  # up to this many, the rate starts higher and does not fall to 0
+
+
+class Recipe(NamedTuple):
+    """What is the same for all corpora. benchmarks/bench_vectors_settings.py compares others."""
+
+    power: float = 0.5  # of the counts, in the distribution of negatives
+    negative_weight: float = 10.0  # of all negatives of an example together, for each output word
+    importance_rate: float = 0.03  # the learning rate of P
+    decay: float = 0.99  # of the running mean squares of RMSprop
+
+
+RECIPE = Recipe()
 
 
 @dataclass(frozen=True)

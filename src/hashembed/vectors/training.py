@@ -26,14 +26,10 @@ from hashembed.vectors.corpus import EncodedCorpus, encode_corpus, entries_of
 from hashembed.vectors.id_store import Storage
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.plan_kernels import make_aliases, thin_out
-from hashembed.vectors.settings import VectorSettings
+from hashembed.vectors.settings import RECIPE, Recipe, VectorSettings
 from hashembed.vectors.step_kernels import train_words
 
 PIECE = 1 << 18  # words of the corpus that one call of the kernel takes: less than a second
-POWER = 0.5  # of the counts, in the distribution of negatives
-NEGATIVE_WEIGHT = 10.0  # of all negatives of an example together, for each output word
-IMPORTANCE_RATE = 0.03
-DECAY = 0.99  # of the running mean squares of RMSprop
 _SEED_OF_PIECE = 0x9E3779B97F4A7C15
 
 
@@ -90,16 +86,20 @@ def train_model(
     return model
 
 
-def new_vocabulary(corpus: EncodedCorpus, settings: VectorSettings) -> tuple[Vocabulary, HashSpec]:
+def new_vocabulary(
+    corpus: EncodedCorpus, settings: VectorSettings, power: float = RECIPE.power
+) -> tuple[Vocabulary, HashSpec]:
     """The entries of all words, and the hash with sizes for them."""
     dictionary = corpus.dictionary
     keys, offsets = entries_of(dictionary.strings, settings.words, settings.subwords)
     K, B = settings.sizes(len(distinct(keys)))
     spec = HashSpec(K, B, settings.num_hashes, seed=settings.seed)
-    return vocabulary_for(keys, offsets, dictionary.counts, spec), spec
+    return vocabulary_for(keys, offsets, dictionary.counts, spec, power), spec
 
 
-def vocabulary_for(keys: I64, offsets: I64, counts: I64, spec: HashSpec) -> Vocabulary:
+def vocabulary_for(
+    keys: I64, offsets: I64, counts: I64, spec: HashSpec, power: float = RECIPE.power
+) -> Vocabulary:
     """The entries of words with these keys and counts."""
     rows = np.empty(len(keys), np.uint32)
     buckets = np.empty((len(keys), spec.num_hashes), np.uint32)
@@ -107,7 +107,7 @@ def vocabulary_for(keys: I64, offsets: I64, counts: I64, spec: HashSpec) -> Voca
         part = slice(first, first + (1 << 18))
         rows[part], buckets[part] = spec(keys[part])
     limits, aliases = np.empty((2, len(counts)), np.uint32)
-    make_aliases((counts.astype(np.float64) ** POWER).astype(np.float32), limits, aliases)
+    make_aliases((counts.astype(np.float64) ** power).astype(np.float32), limits, aliases)
     return Vocabulary(offsets.astype(np.int64), rows, buckets.reshape(-1), limits, aliases)
 
 
@@ -147,7 +147,9 @@ class Trainer:
         tables: Tables,
         spec: HashSpec,
         threads: int,
+        recipe: Recipe = RECIPE,
     ) -> None:
+        self.recipe = recipe
         self.corpus, self.settings, self.vocabulary = corpus, settings, vocabulary
         self.tables, self.spec, self.threads = tables, spec, threads
         sample = settings.sample_for(len(corpus.dictionary))
@@ -206,9 +208,9 @@ class Trainer:
             dim=settings.embedding_dim,
             cbow=settings.model == "cbow",
             seed=negatives_seed(seed),
-            decay=DECAY,
-            importance_rate=IMPORTANCE_RATE,
-            negative_weight=NEGATIVE_WEIGHT,
+            decay=self.recipe.decay,
+            importance_rate=self.recipe.importance_rate,
+            negative_weight=self.recipe.negative_weight,
         )
         finished = min(run_workers(train_words, self.threads, job))
         if finished < batches:

@@ -31,20 +31,13 @@ from hashembed.vectors.gpu.arrays import (
     Sizes,
     make_scratch,
 )
+from hashembed.vectors.settings import Recipe
 
 TOGETHER = 2 if INTERPRETED else 8  # batches in a graph
 SHORT, SHORT_WEIGHTS = (2, 2) if INTERPRETED else (8, 8)  # most items of a short run
 # tf32x3: three products on tensor cores, which have about the precision of float32.
 PRECISION = "ieee" if INTERPRETED else "tf32x3"
 _ROOM = 1.25  # memory for chunks that need more than the first
-
-
-class Rates(NamedTuple):
-    """Numbers that do not change in a training."""
-
-    decay: float
-    importance: float
-    negative_weight: float  # of all negatives of an example together
 
 
 class _Shape(NamedTuple):
@@ -103,9 +96,9 @@ class Steps:
     """Runs the steps of chunks on the tables."""
 
     def __init__(
-        self, tables: DeviceTables, vocabulary: DeviceVocabulary, sizes: Sizes, rates: Rates
+        self, tables: DeviceTables, vocabulary: DeviceVocabulary, sizes: Sizes, recipe: Recipe
     ) -> None:
-        self.tables, self.vocabulary, self.sizes, self.rates = tables, vocabulary, sizes, rates
+        self.tables, self.vocabulary, self.sizes, self.recipe = tables, vocabulary, sizes, recipe
         self.device = tables.E.device
         self.cuda = self.device.type == "cuda"
         self.scratch: Scratch = make_scratch(sizes, self.device)
@@ -233,7 +226,7 @@ class Steps:
             self.cursor, plan.example_starts, plan.group_starts, plan.pair_begins,
             plan.hidden_rows, plan.hits, plan.negatives, self._hidden(), self.tables.C,
             self.scratch.gradients[1], self.scratch.negative_gradients, slot.results.losses, step,
-            WEIGHT=self.rates.negative_weight / NEGATIVES, GROUP=GROUP, GROUPS=sizes.groups,
+            WEIGHT=self.recipe.negative_weight / NEGATIVES, GROUP=GROUP, GROUPS=sizes.groups,
             NEGATIVES=NEGATIVES, Q=TILE, W=sizes.width, D=min(self._D, 128), PRECISION=PRECISION,
             num_warps=4 if self._D < 128 else 8,
         )  # fmt: skip
@@ -245,7 +238,7 @@ class Steps:
         triton_steps.update_outputs[(shape.programs,)](
             self.cursor, plan.rates, *plan.of_C, plan.example_starts, plan.C_sources,
             results.errors, self._hidden(), self.scratch.negative_gradients, self.tables.C,
-            self.tables.C_square, step, PART=1 / sizes.dim, DECAY=self.rates.decay,
+            self.tables.C_square, step, PART=1 / sizes.dim, DECAY=self.recipe.decay,
             NEGATIVES=NEGATIVES, TILES=TILES, Q=TILE, LONG=shape.long, W=sizes.width,
             R=shape.rows, T=shape.items, D=self._D, num_warps=shape.warps,
         )  # fmt: skip
@@ -263,7 +256,7 @@ class Steps:
         triton_steps.update_buckets[(shape.programs,)](
             self.cursor, plan.rates, *plan.of_E, plan.E_words, plan.P_slots, results.weights,
             scratch.scales, scratch.word_gradients, results.dots, self.tables.E,
-            self.tables.E_square, step, PART=1 / sizes.dim, DECAY=self.rates.decay,
+            self.tables.E_square, step, PART=1 / sizes.dim, DECAY=self.recipe.decay,
             LONG=shape.long, W=sizes.width, R=shape.rows, T=shape.items, D=self._D,
             num_warps=shape.warps,
         )  # fmt: skip
@@ -271,7 +264,7 @@ class Steps:
         weights = _weight_shape(KP)
         triton_steps.update_weights[(weights.programs,)](
             self.cursor, *plan.of_P, results.dots, self.tables.P, self.tables.P_square, step,
-            RATE=self.rates.importance, LONG=weights.long, k=sizes.hashes, R=weights.rows,
+            RATE=self.recipe.importance_rate, LONG=weights.long, k=sizes.hashes, R=weights.rows,
             T=weights.items, KP=KP, num_warps=weights.warps,
         )  # fmt: skip
 

@@ -14,11 +14,8 @@ from hashembed.vectors.arrays import GROUP, Tables
 from hashembed.vectors.gpu.arrays import Sizes, tables_on, vocabulary_on
 from hashembed.vectors.gpu.pieces import Chunk, Pieces
 from hashembed.vectors.gpu.planning import Limits, plan_chunk
-from hashembed.vectors.gpu.steps import SHORT, SHORT_WEIGHTS, TOGETHER, Rates, Slot, Steps
+from hashembed.vectors.gpu.steps import SHORT, SHORT_WEIGHTS, TOGETHER, Slot, Steps
 from hashembed.vectors.training import (
-    DECAY,
-    IMPORTANCE_RATE,
-    NEGATIVE_WEIGHT,
     LossNotFiniteError,
     Trainer,
     VectorProgress,
@@ -63,11 +60,10 @@ class GpuTrainer(Trainer):
         most_words = min(self.batch_size + around, len(self.vocabulary.limits))
         dim, width = settings.embedding_dim, self.tables.E.shape[1]
         sizes = Sizes(self.batch_size, most_words, dim, width, k, cbow)
-        rates = Rates(DECAY, IMPORTANCE_RATE, NEGATIVE_WEIGHT)
         limits = Limits(
             self.spec.num_embeddings, self.spec.num_buckets, k, cbow, SHORT, SHORT_WEIGHTS, TOGETHER
         )
-        steps = Steps(tables, vocabulary, sizes, rates)
+        steps = Steps(tables, vocabulary, sizes, self.recipe)
         streams = _Streams(device)
         pieces = Pieces(self.corpus.ids, self.keep, settings, self.batch_size)
         running: list[_Running] = []
