@@ -15,43 +15,28 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.machine import RESULTS, read, table
+from benchmarks.machine import RESULTS, table
 from benchmarks.word_vectors.judging import analogies, judge, sets_of, vocabulary_of
 from benchmarks.word_vectors.plain_text import make_plain
 from benchmarks.word_vectors.tools import TOOLS
 
-SMALL = {"num_buckets": 60_000, "num_embeddings": 250_000}
-TINY = {"num_buckets": 42_000, "num_embeddings": 250_000, "embedding_dim": 60}
-# tool, name of the settings, passes, settings
-RUNS = [
-    ("hashembed", "", 1, {}),
-    ("fastText", "", 1, {}),
-    ("gensim", "", 1, {}),
-    ("hashembed", "", 5, {}),
-    ("fastText", "", 5, {}),
-    ("gensim", "", 5, {}),
-    ("hashembed", "second seed", 5, {"seed": 1}),
-    ("hashembed", "third seed", 5, {"seed": 2}),
-    ("hashembed", "cbow", 5, {"model": "cbow"}),
-    ("hashembed", "small", 5, SMALL),
-    ("hashembed", "tiny", 5, TINY),
-]
+RUNS = [(tool, passes) for passes in (1, 5) for tool in TOOLS]
 COLUMNS = [
-    "tool", "settings", "passes", "stored", "numbers", "bytes", "seconds", "peak_megabytes",
+    "tool", "passes", "stored", "numbers", "bytes", "seconds", "peak_megabytes",
     "mean", "large", "rw_known", "rw_unknown", "analogies",
 ]  # fmt: skip
 
 
-def run_one(tool: str, passes: int, settings: dict, text: Path, folder: Path) -> None:
-    """In a process of its own: prints a row for each stored form."""
+def run_one(tool: str, passes: int, text: Path, folder: Path) -> None:
+    """In a process of its own: prints a row for each form in which vectors are stored."""
     model = TOOLS[tool]()
     sample = text.with_suffix(".sample")
     if not sample.exists():
         with open(text, encoding="utf-8") as file:
             sample.write_text("".join(next(file) for _ in range(20)), encoding="utf-8")
-    model.train(sample, 1, **settings)  # imports, and what is compiled once
+    model.train(sample, 1)  # imports, and what is compiled once
     start = time.perf_counter()
-    model.train(text, passes, **settings)
+    model.train(text, passes)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     words, sets = vocabulary_of(text), sets_of(folder)
@@ -68,35 +53,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--text", type=Path, help="plain text; by default made from enwik8")
-    parser.add_argument("--only", default="", help="a tool; rows of others are kept")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=2, metavar=("TOOL", "PASSES"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     text = args.text or make_plain(args.data / "enwik8/enwik8", args.data / "enwik8/plain.txt")
     if args.one:
-        run_one(**json.loads(args.one), text=text, folder=args.data)
+        run_one(args.one[0], int(args.one[1]), text, args.data)
         return
-    path = RESULTS / "vectors.csv"
-    kept = read(path) if path.exists() else []
-    columns = [*COLUMNS[:10], *sets_of(args.data), *COLUMNS[10:]]
-    with table(path, columns) as add:
-        for tool, name, passes, settings in RUNS:
-            same = [
-                r
-                for r in kept
-                if (r["tool"], r["settings"], r["passes"]) == (tool, name, str(passes))
-            ]
-            if args.only and tool != args.only:
-                for row in same:
-                    add(row)
-                continue
-            asked = json.dumps({"tool": tool, "passes": passes, "settings": settings})
+    columns = [*COLUMNS[:9], *sets_of(args.data), *COLUMNS[9:]]
+    with table(RESULTS / "vectors.csv", columns) as add:
+        for tool, passes in RUNS:
             order = [sys.executable, "-m", "benchmarks.bench_vectors", "--data", str(args.data)]
-            order += ["--text", str(text), "--one", asked]
+            order += ["--text", str(text), "--one", tool, str(passes)]
             done = subprocess.run(order, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise SystemExit(done.stderr)
             for line in done.stdout.splitlines():
-                row = {"tool": tool, "settings": name, "passes": passes, **json.loads(line)}
+                row = {"tool": tool, "passes": passes, **json.loads(line)}
                 rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in row.items()}
                 add(rounded)
                 print({k: rounded[k] for k in COLUMNS if k in rounded}, flush=True)

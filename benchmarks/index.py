@@ -129,7 +129,7 @@ def few_vectors(path: Path) -> str:
 
 
 def vectors(path: Path) -> str:
-    rows = [row for row in read(path) if not row["settings"] and row["stored"] in ("", "8 bits")]
+    rows = [row for row in read(path) if row["stored"] in ("", "8 bits")]
     by = {(row["tool"], row["passes"]): row for row in rows}
     parts = []
     for passes in ("1", "5"):

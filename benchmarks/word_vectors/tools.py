@@ -10,16 +10,16 @@ DIM, WINDOW, MIN_COUNT, SAMPLE = 100, 5, 5, 1e-4
 
 
 class Hashembed:
-    """WordVectors, with settings of its own or its defaults."""
+    """WordVectors with its defaults."""
 
-    def train(self, path: Path, passes: int, **settings) -> None:
+    def train(self, path: Path, passes: int) -> None:
         from hashembed import WordVectors
         from hashembed.readers import read_text_batches
 
         def columns():
             return (batch.texts for batch in read_text_batches([str(path)], format="lines"))
 
-        self.model = WordVectors(passes=passes, threads=THREADS, **settings).fit(columns)
+        self.model = WordVectors(passes=passes, threads=THREADS).fit(columns)
 
     def numbers(self) -> int:
         model = self.model.model
@@ -40,12 +40,12 @@ class Hashembed:
 class FastText:
     """fastText 0.9.2 with its own defaults: n-grams of 3 to 6, two million buckets."""
 
-    def train(self, path: Path, passes: int, model: str = "skipgram") -> None:
+    def train(self, path: Path, passes: int) -> None:
         import fasttext
 
         fasttext.FastText.eprint = lambda x: None
         self.model = fasttext.train_unsupervised(
-            str(path), model, dim=DIM, ws=WINDOW, minCount=MIN_COUNT, t=SAMPLE, epoch=passes,
+            str(path), "skipgram", dim=DIM, ws=WINDOW, minCount=MIN_COUNT, t=SAMPLE, epoch=passes,
             minn=3, maxn=6, thread=THREADS, verbose=0,
         )  # fmt: skip
 
