@@ -121,7 +121,7 @@ def load_vectors(
     """Read vectors that `save_vectors` wrote; with `mmap`, tables stay in the file."""
     tensors, meta = _left_in_file(path) if mmap else load_tensors(path, KIND)
     with understanding(path):
-        model = _assemble(tensors, meta)
+        model = assemble(tensors, meta)
     model.threads = threads
     return model
 
@@ -144,7 +144,8 @@ def _left_in_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Any]:
     return tensors, meta
 
 
-def _assemble(tensors: dict[str, Any], meta: Any) -> VectorModel:
+def assemble(tensors: dict[str, Any], meta: Any) -> VectorModel:
+    """The model of tensors and metadata, as `content_of` gave them."""
     settings = VectorSettings.from_dict(meta["settings"])
     if TextConfig.from_dict(meta["text"]) != settings.words:
         raise ModelFileError("has settings of text that contradict each other")

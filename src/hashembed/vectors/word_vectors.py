@@ -317,6 +317,10 @@ class WordVectors(KeyedMethods):
         self.settings, self._model = model.settings, model
         return self
 
+    def __sklearn_clone__(self) -> Self:
+        """Itself: an estimator that is cloned shares its vectors, which are large."""
+        return self
+
     def __repr__(self) -> str:
         if self._model is None:
             return "WordVectors(not trained)"

@@ -6,5 +6,5 @@ numbers, strings, Arrow columns, and lists, tuples and dicts of these. `ROOMS` l
 Inputs must be the same in each process: draw them from a generator with a fixed seed.
 """
 
-ROOMS = ("core", "text", "readers", "engine", "classify")
+ROOMS = ("core", "text", "readers", "engine", "vectors", "classify")
 HEAVY = ("numba", "llvmlite")

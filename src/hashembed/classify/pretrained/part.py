@@ -17,7 +17,7 @@ from hashembed.classify.pretrained.sources import lengths_of, unit_means
 from hashembed.core.arrays import F32, F64, Bools
 from hashembed.engine.tensor_file import Arrays, ModelFileError
 from hashembed.text.spans import NGram, ngrams_of
-from hashembed.vectors.file import _assemble, content_of
+from hashembed.vectors.file import assemble, content_of
 from hashembed.vectors.model import VectorModel
 from hashembed.vectors.row_table import CodedRows
 
@@ -80,7 +80,7 @@ def coded(model: VectorModel) -> VectorModel:
     if isinstance(model.E, CodedRows) and model.E.bits == BITS:
         return model
     tensors, meta = content_of(model, BITS, False)
-    made: VectorModel = _assemble(tensors, meta)
+    made: VectorModel = assemble(tensors, meta)
     made.threads = model.threads
     return made
 
@@ -89,7 +89,7 @@ def part_from(tensors: Arrays, meta: Any, classes: int, threads: int | None) -> 
     """What `VectorPart.content` described; tensors without their prefix."""
     tensors = dict(tensors)
     found = {name: np.asarray(tensors.pop(name)) for name in ("W", "bias") if name in tensors}
-    model: VectorModel = _assemble(tensors, meta)
+    model: VectorModel = assemble(tensors, meta)
     model.threads = threads
     shapes = {"W": (classes, model.settings.embedding_dim), "bias": (classes,)}
     for name, shape in shapes.items():
