@@ -1,6 +1,8 @@
 """Files of word vectors, read at once or on demand."""
 
+import copy
 import os
+import pickle
 import shutil
 
 import numpy as np
@@ -96,3 +98,9 @@ def test_other_files(tmp_path):
         WordVectors.load(tmp_path / "none", mmap=True)
     with pytest.raises(ModelFileError, match="folder"):
         WordVectors.load(tmp_path, mmap=True)
+
+
+def test_vectors_that_stay_in_their_file_can_be_copied(file):
+    some = WordVectors.load(file, mmap=True)
+    for copied in (pickle.loads(pickle.dumps(some)), copy.deepcopy(some)):
+        np.testing.assert_array_equal(copied["cat"], some["cat"])

@@ -95,6 +95,9 @@ def run() -> None:
         if end.code in (None, 0):
             _end_at_once()
         raise
+    except KeyboardInterrupt:  # not while a command runs: it has a handler of its own
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def _end_at_once() -> None:

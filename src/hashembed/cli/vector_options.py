@@ -21,7 +21,6 @@ from hashembed.vectors.settings import MAX_DIM, MAX_PHRASE, MAX_WINDOW, VectorSe
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-DEFAULTS = VectorSettings()
 # Arguments of `WordVectors`, which vectors keep when their training continues.
 SETTINGS = (
     "model",
@@ -47,7 +46,8 @@ _count = quantity(COUNT_UNITS, "1M or 500k")
 
 
 def _default(name: str) -> dict[str, Any]:
-    return {"default": getattr(DEFAULTS, name), "show_default": True}
+    fields = VectorSettings.__dataclass_fields__
+    return {"default": fields[name].default, "show_default": True}
 
 
 def _lengths_or_none(

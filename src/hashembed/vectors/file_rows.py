@@ -59,6 +59,10 @@ class FileRows:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __reduce__(self) -> Any:
+        """A copy, or a pickle, holds the rows themselves: other processes may not have the file."""
+        return np.asarray, (self[:],)
+
     def __getitem__(self, rows: Any) -> npt.NDArray[Any]:
         numbers = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
         flat = numbers.reshape(-1)

@@ -1,11 +1,13 @@
 """The settings of word vectors: their defaults, their checks, and their form in files."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from hashembed.core.checks import one_of, whole_number
 from hashembed.core.wording import named
-from hashembed.text.config import TextConfig
+
+if TYPE_CHECKING:
+    from hashembed.text.config import TextConfig
 
 Model = Literal["skipgram", "cbow"]
 
@@ -77,6 +79,8 @@ class VectorSettings:
                 self._positive(name, getattr(self, name))
         if self.subwords is not None:
             object.__setattr__(self, "subwords", tuple(self.subwords))
+        from hashembed.text.config import TextConfig  # imports NumPy, which --help does without
+
         TextConfig((1, 1), self.lowercase, self.subwords, self.punctuation)  # checks them
 
     @staticmethod
@@ -86,8 +90,10 @@ class VectorSettings:
             raise ValueError(f"{named(name)} must be a number above 0, found {value!r}")
 
     @property
-    def words(self) -> TextConfig:
+    def words(self) -> "TextConfig":
         """How text becomes words."""
+        from hashembed.text.config import TextConfig
+
         return TextConfig((1, 1), lowercase=self.lowercase, punctuation=self.punctuation)
 
     def sizes(self, keys: int) -> tuple[int, int]:
