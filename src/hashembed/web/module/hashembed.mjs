@@ -1012,7 +1012,6 @@ function readHeader(text) {
   const exact = parseJson(plain.replace(token, (found) => (found[0] === '"' ? found : `"${found}"`)), complaint);
   check(isObject(header) && isObject(header.meta), "the file is damaged: its header is not complete");
   const { format, hash: version, kind } = header;
-  check(!header.meta.vectors, "the model has pretrained vectors, which do not run in JavaScript");
   check(
     isWhole(format, 0, FORMAT_VERSION),
     `the file has format ${shown(format)}, but this version of hashembed reads up to ${FORMAT_VERSION}: upgrade it`,
